@@ -1,0 +1,25 @@
+# Every target makes .venv and installs what it needs, once.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+
+.PHONY: demo test test-heavy lint bench clean
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+# One stamp a set of extras: made again when the project's needs change.
+.venv/.%: pyproject.toml constraints.txt | .venv/bin/python
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
+	@touch $@
+
+lint: .venv/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint
+	$(BIN)/pytest -q -n 2
+
+clean:
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,506 @@
+"""Agents over many tasks: AdaTS and the baselines of the paper. Two verbs, `ask` and `tell`."""
+
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple, cast
+
+import numpy as np
+
+from adats import checks, codec
+from adats.actions import Arms, Decision, feature_rows
+from adats.errors import FileFormatError, FinishedTask, UnknownTask
+from adats.explore import covering_actions, newest_row, spanning_arms
+from adats.meta.names import arm_names
+from adats.oracles import BestArm, BestRow, Oracle
+from adats.stats import LinearStats
+from adats.types import Arm, ArmMeta, Belief, BoolArray, FloatArray, IntArray, MetaBelief, Task
+
+
+class TaskState(NamedTuple):
+    """All that is kept of one task."""
+
+    stats: Any
+    digest: Any = None  # the statistics worked out; freed when the task is finished
+    design: FloatArray | None = None
+    mu: FloatArray | None = None  # MetaTS's draw
+    asked: FloatArray | None = None  # pulls that forced exploration asked for; None: it is over
+    finished: bool = False
+
+
+class Agent(ABC):
+    """What all agents share. How a task gets its prior is the subclass's choice."""
+
+    LEARNS: ClassVar[bool] = True  # whether tasks teach the meta-belief
+
+    def __init__(
+        self,
+        meta: MetaBelief,
+        *,
+        seed: int | np.random.SeedSequence,
+        oracle: Oracle | None = None,
+        features: Any = None,
+        arms: Sequence[Arm] | None = None,
+        explore_first: bool = False,
+    ) -> None:
+        """`features` are given here once for linear models with fixed arms, or to every `ask`.
+
+        `oracle` turns mean rewards into an action: the best arm unless another is given.
+        `explore_first` starts each task with forced exploration, as the paper's analysis does.
+        """
+        if isinstance(oracle, BestRow):
+            features, oracle = oracle.features, None
+        empty = meta.empty()
+        self._linear = isinstance(empty, LinearStats)
+        self._dim = empty.xy.size if self._linear else 0
+        if self._linear:
+            names = arm_names(arms)
+            rows = None if features is None else feature_rows(features, self._dim).copy()
+            sized = names if rows is None else rows
+            self._arms = Arms(None if sized is None else len(sized), names, rows)
+        elif features is not None:
+            raise ValueError("features are for linear models; this model has arms")
+        else:
+            names = arm_names(arms) or meta.arms  # type: ignore[attr-defined]
+            self._arms = Arms(meta.n_arms, names)  # type: ignore[attr-defined]
+        self._meta = meta
+        self._rng = np.random.default_rng(seed)
+        self._oracle = BestArm() if oracle is None else oracle
+        self._explore_first = bool(explore_first)
+        self._plan: tuple[IntArray, ...] | None = None
+        self._tasks: dict[Task, TaskState] = {}
+        self._decisions = 0
+        self._blank = self._new_state(None)
+
+    # what a subclass chooses
+
+    @abstractmethod
+    def _belief(self, state: TaskState) -> Belief:
+        """The belief over theta from which this agent samples."""
+
+    def _drawn(self, state: TaskState) -> TaskState:
+        """A new task, with what the agent draws for it."""
+        return state
+
+    # looking
+
+    @property
+    def meta(self) -> Any:
+        """The belief over the task prior: the meta-posterior given all tasks."""
+        return self._meta
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """All tasks, finished ones too."""
+        return tuple(self._tasks)
+
+    @property
+    def arms(self) -> tuple[Arm, ...] | None:
+        """The arms that can still be chosen; None where features come with every decision."""
+        if self._arms.count is None:
+            return None
+        still = [i for i in range(self._arms.count) if i not in self._arms.retired]
+        named = self._arms.name(np.array(still, dtype=np.intp))
+        return named if isinstance(named, tuple) else (named,)
+
+    def stats(self, task: Task) -> Any:
+        """The sufficient statistics of a task."""
+        return self._known(task).stats
+
+    def posterior(self, task: Task) -> Any:
+        """The belief over theta of this task, from all data that the agent uses."""
+        return self._belief(self._known(task))
+
+    # the two verbs
+
+    def ask(
+        self,
+        task: Task,
+        *,
+        features: Any = None,
+        allowed: Iterable[Arm] | None = None,
+        design: Any = None,
+    ) -> Decision:
+        """Choose an action for a task; a task not seen before is opened."""
+        task = _task_name(task)
+        known = self._tasks.get(task)
+        state = self._opened(task, known, design)
+        if state.finished:
+            raise FinishedTask(f"task {task!r} is finished: it takes rewards, but no more asks")
+        rows = self._rows(state, features)
+        mask = self._arms.mask(allowed, None if rows is None else len(rows))
+        plain = type(self._oracle) is BestArm
+        before: Any = None if plain else self._rng.bit_generator.state
+        if known is None:
+            state = self._drawn(state)
+        action: int | IntArray | None = None
+        if state.asked is not None:
+            action, state = self._forced(state, rows, mask)
+        if action is None:
+            theta = self._belief(state).sample(self._rng)
+            values = theta if rows is None else rows.dot(theta)
+            if mask is not None:
+                values = np.where(mask, values, -np.inf)
+            if plain:
+                action = self._oracle(values)
+            else:
+                try:
+                    action = _checked_action(self._oracle(values), values)
+                except Exception:
+                    self._rng.bit_generator.state = before
+                    raise
+        self._tasks[task] = state
+        self._decisions += 1
+        chosen = None if rows is None else rows[action]
+        return Decision(task, self._arms.name(action), chosen, self._decisions, time.time())
+
+    def tell(
+        self,
+        decision: Decision | None = None,
+        *,
+        reward: Any,
+        task: Task | None = None,
+        action: Any = None,
+        features: Any = None,
+        design: Any = None,
+    ) -> None:
+        """Learn from a reward: of a decision, or of a task, an action and its features in a log.
+
+        An array of arms (or of rows of features) with as many rewards is a semi-bandit action or
+        a batch of pulls.
+        """
+        if decision is not None:
+            if not isinstance(decision, Decision):
+                raise ValueError(f"tell takes a Decision from ask, or task=; got {decision!r}")
+            if task is not None or action is not None or features is not None:
+                raise ValueError("give a decision, or task, action and features, not both")
+            task, action, features = decision.task, decision.action, decision.features
+        elif task is None:
+            raise ValueError("tell needs a decision, or task= and action= (or features=)")
+        task = _task_name(task)
+        known = self._tasks.get(task)
+        state = self._opened(task, known, design)
+        pulled = self._pulled(action, features)
+        stats = state.stats.add(pulled, reward)
+        if known is None:
+            state = self._drawn(state)
+        digest = None
+        if self.LEARNS:
+            old = self._digest(state)
+            changed = (pulled,) if type(pulled) is int else () if self._linear else pulled
+            digest = self._meta.digest(stats, design=state.design, since=old, changed=changed)
+            self._meta = self._meta.absorb(digest.message - old.message)
+            if state.finished:
+                digest = None
+        self._tasks[task] = TaskState(
+            stats, digest, state.design, state.mu, state.asked, state.finished
+        )
+
+    # lifecycle
+
+    def finish(self, task: Task) -> None:
+        """No more decisions: free the factors, keep the statistics and what the task taught."""
+        self._tasks[task] = self._known(task)._replace(digest=None, asked=None, finished=True)
+
+    def forget(self, task: Task) -> None:
+        """Take the task out: the state is that of the remaining log, its actions as given."""
+        state = self._known(task)
+        if self.LEARNS:
+            self._meta = self._meta.absorb(-self._digest(state).message)
+        del self._tasks[task]
+
+    def add_arm(
+        self, name: Arm | None = None, *, like: Arm | None = None, features: Any = None
+    ) -> None:
+        """A new arm: with the prior of the arm `like`, or with a row of fixed features."""
+        if hasattr(self._oracle, "edges") or hasattr(self._oracle, "pairs"):
+            raise ValueError("the arms are the edges of the oracle's graph, which is fixed")
+        if self._linear:
+            if (features is None) != (self._arms.features is None) or like is not None:
+                raise ValueError("an arm of a linear model with fixed features is added by its own")
+            row = None if features is None else feature_rows([features], self._dim)
+            arms, meta, tasks = self._arms.add(name, row), self._meta, self._tasks
+            if self._arms.features is not None:
+                tasks = {task: _asked_more(state) for task, state in tasks.items()}
+        else:
+            if like is None or features is not None:
+                raise ValueError("say which arm's prior the new one starts with: like=")
+            index = self._arms.index(like)
+            arms = self._arms.add(name)
+            meta = self._with_arm(name, index)
+            tasks = {task: self._grown(state, meta) for task, state in self._tasks.items()}
+        self._arms, self._meta, self._tasks, self._plan = arms, meta, tasks, None
+        self._blank = self._new_state(None)
+
+    def retire_arm(self, arm: Arm) -> None:
+        """Never choose this arm again; what it taught stays, and late rewards still count."""
+        self._arms = self._arms.retire(arm)
+        self._plan = None
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all state, the rng too, to one file without pickle; `adats.load` reads it."""
+        header = {
+            "agent": type(self).__name__,
+            "meta": codec.meta_to_dict(self._meta),
+            "rng": codec.rng_to_dict(self._rng),
+            "oracle": codec.oracle_to_dict(self._oracle),
+            "explore_first": self._explore_first,
+            "decisions": self._decisions,
+            "names": None if self._arms.names is None else list(self._arms.names),
+            "retired": sorted(self._arms.retired),
+            "tasks": list(self._tasks),
+        }
+        states = list(self._tasks.values())
+        arrays = {
+            "finished": np.array([s.finished for s in states], dtype=bool),
+            **codec.pack("stats", [s.stats.flat() for s in states]),
+            **codec.pack("design", [s.design for s in states]),
+            **codec.pack("mu", [s.mu for s in states]),
+            **codec.pack("asked", [s.asked for s in states]),
+            **self._own_arrays(),
+        }
+        if self._arms.features is not None:
+            arrays["features"] = self._arms.features
+        codec.write_npz(path, "adats-agent", header, arrays)
+
+    def _own_arrays(self) -> dict[str, FloatArray]:
+        return {}
+
+    def _restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
+        self._arms = replace(self._arms, retired=frozenset(header["retired"]))
+        self._rng = codec.rng_from_dict(header["rng"])
+        self._decisions = header["decisions"]
+        read = type(self._blank.stats).from_flat
+        names = ("stats", "design", "mu", "asked")
+        columns = [codec.unpack(name, arrays) for name in names]
+        finished = arrays["finished"].tolist()
+        for task, done, stats, design, mu, asked in zip(
+            header["tasks"], finished, *columns, strict=True
+        ):
+            self._tasks[task] = TaskState(read(stats), None, design, mu, asked, done)
+
+    # inside
+
+    def _known(self, task: Task) -> TaskState:
+        try:
+            return self._tasks[task]
+        except (KeyError, TypeError):
+            raise UnknownTask(f"task {task!r} is not known to this agent") from None
+
+    def _new_state(self, design: FloatArray | None) -> TaskState:
+        stats = self._meta.empty(design=design)
+        asked = None
+        if self._explore_first:
+            contextual = self._linear and self._arms.features is None
+            asked = np.zeros(stats.gram.shape if contextual else cast(int, self._arms.count))
+        digest = self._meta.digest(stats, design=design) if self.LEARNS else None
+        return TaskState(stats, digest, design, None, asked)
+
+    def _opened(self, task: Task, known: TaskState | None, design: Any) -> TaskState:
+        """The state of a task; of a new one, if it is not known."""
+        if known is None:
+            if design is None:
+                return self._blank
+            return self._new_state(checks.array("design", design, ndim=2))
+        if design is not None and not np.array_equal(known.design, design):  # type: ignore[arg-type]
+            raise ValueError(f"task {task!r} was opened with another design; it cannot change")
+        return known
+
+    def _digest(self, state: TaskState) -> Any:
+        if state.digest is not None:
+            return state.digest
+        return self._meta.digest(state.stats, design=state.design)
+
+    def _rows(self, state: TaskState, features: Any) -> FloatArray | None:
+        if not self._linear:
+            if features is not None:
+                raise ValueError("features are for linear models; this model has arms")
+            return None
+        if features is not None:
+            if self._arms.features is not None:
+                raise ValueError("the features of this agent are fixed; use allowed= to restrict")
+            rows = feature_rows(features, len(state.stats.moments) - 1)
+            if self._arms.count is not None and len(rows) != self._arms.count:
+                raise ValueError(f"{len(rows)} rows of features for {self._arms.count} named arms")
+            return rows
+        if self._arms.features is None:
+            raise ValueError("a linear model needs features, one row an arm: ask(task, features=X)")
+        if self._arms.features.shape[1] != len(state.stats.moments) - 1:
+            raise ValueError("this task has a design of another size than the fixed features")
+        return self._arms.features
+
+    def _pulled(self, action: Any, features: Any) -> Any:
+        """What was pulled, as the statistics take it: indices, or rows of features."""
+        if not self._linear:
+            if features is not None:
+                raise ValueError("features are for linear models; this model has arms")
+            if action is None:
+                raise ValueError("say which arm was pulled: action=")
+            if isinstance(action, (tuple, list, np.ndarray)):
+                return [self._arms.index(arm) for arm in action]
+            return self._arms.index(action)
+        if features is not None:
+            return features
+        if self._arms.features is None:
+            raise ValueError("say the features of the arm that was pulled: features=")
+        if isinstance(action, (tuple, list, np.ndarray)):
+            return self._arms.features[[self._arms.index(arm) for arm in action]]
+        return self._arms.features[self._arms.index(action)]
+
+    def _forced(
+        self, state: TaskState, rows: FloatArray | None, mask: BoolArray | None
+    ) -> tuple[int | IntArray | None, TaskState]:
+        """The next action of forced exploration, or None when nothing is left to explore."""
+        asked = cast(FloatArray, state.asked)
+        if rows is not None and self._arms.features is None:
+            row = newest_row(rows, state.stats.gram + asked, allowed=mask)
+            if row is None:
+                return None, state
+            return row, state._replace(asked=asked + np.outer(rows[row], rows[row]))
+        if self._plan is None:
+            self._plan = self._exploration_plan()
+        fresh = asked == 0
+        if not self._linear:
+            fresh &= state.stats.count == 0
+        for action in self._plan:
+            if fresh[action].any() and (mask is None or mask[action].all()):
+                asked = asked.copy()
+                asked[action] += 1
+                single = type(self._oracle) is BestArm
+                return int(action[0]) if single else action, state._replace(asked=asked)
+        return None, state if mask is not None else state._replace(asked=None)
+
+    def _exploration_plan(self) -> tuple[IntArray, ...]:
+        """Each arm once; arms that span the space; or actions of the oracle that cover all arms."""
+        count = cast(int, self._arms.count)
+        still = np.array([i for i in range(count) if i not in self._arms.retired], dtype=np.intp)
+        if type(self._oracle) is not BestArm:
+            return covering_actions(self._oracle, count, allowed=self._arms.mask(None, None))
+        if self._arms.features is not None:
+            still = still[spanning_arms(self._arms.features[still])]
+        return tuple(still.reshape(-1, 1))
+
+    def _with_arm(self, name: Arm | None, like: int) -> ArmMeta:
+        meta: ArmMeta = self._meta  # type: ignore[assignment]
+        return meta.with_arm(name, like)
+
+    def _grown(self, state: TaskState, meta: ArmMeta) -> TaskState:
+        """A task's state with room for the new arm of `meta`."""
+        return _asked_more(state)._replace(stats=state.stats.grow(meta.n_arms), digest=None)
+
+
+def _asked_more(state: TaskState) -> TaskState:
+    return state if state.asked is None else state._replace(asked=np.append(state.asked, 0.0))
+
+
+def _task_name(task: Any) -> Task:
+    if type(task) is str or type(task) is int:
+        return task
+    if isinstance(task, (str, np.str_)):
+        return str(task)
+    if isinstance(task, (int, np.integer)) and not isinstance(task, bool):
+        return int(task)
+    raise ValueError(f"a task is named by a string or an integer, got {task!r}")
+
+
+def _checked_action(action: Any, values: FloatArray) -> int | IntArray:
+    """The action of an oracle that may be the user's own: an arm, or distinct arms."""
+    arms = np.asarray(action)
+    legal = arms.size == 0 or (
+        np.issubdtype(arms.dtype, np.integer) and arms.min() >= 0 and arms.max() < values.size
+    )
+    if not legal or arms.ndim > 1 or np.unique(arms).size != arms.size:
+        raise ValueError(f"the oracle must return an arm or distinct arms, but gave {action!r}")
+    return arms.astype(np.intp) if arms.ndim else int(arms)
+
+
+class AdaTS(Agent):
+    """Thompson sampling with the meta-posterior marginalised out (paper, Algorithm 1).
+
+    Exact for tasks one after another, as in the paper, and for interleaved ones: a task's belief
+    uses its own rewards and all that the others taught.
+    """
+
+    def _belief(self, state: TaskState) -> Belief:
+        return self._meta.posterior(self._digest(state))
+
+
+class MetaTS(Agent):
+    """Thompson sampling with a prior drawn once a task from the meta-posterior, then kept."""
+
+    def _drawn(self, state: TaskState) -> TaskState:
+        return state._replace(mu=self._meta.sample(self._rng))
+
+    def _belief(self, state: TaskState) -> Belief:
+        prior = self._meta.prior_given(state.mu, design=state.design)
+        return prior.condition(state.stats).belief
+
+    def _grown(self, state: TaskState, meta: ArmMeta) -> TaskState:
+        """The draw for the new arm is made now, from its marginal."""
+        mu, fresh = cast(FloatArray, state.mu), meta.sample(self._rng)
+        mu = mu if mu.size == fresh.size else np.append(mu, fresh[-1])
+        return super()._grown(state, meta)._replace(mu=mu)
+
+
+class TS(Agent):
+    """Thompson sampling that solves every task alone, from the marginal prior."""
+
+    LEARNS: ClassVar[bool] = False
+
+    def _belief(self, state: TaskState) -> Belief:
+        prior = self._meta.task_prior(design=state.design)
+        return prior.condition(state.stats).belief
+
+
+class OracleTS(Agent):
+    """Thompson sampling that is told mu_*: the reference that nobody can run in practice."""
+
+    LEARNS: ClassVar[bool] = False
+
+    def __init__(self, meta: MetaBelief, mu: Any, **options: Any) -> None:
+        meta.prior_given(mu)  # raises if mu does not fit
+        self._mu = checks.array("mu", mu)
+        super().__init__(meta, **options)
+
+    def _belief(self, state: TaskState) -> Belief:
+        prior = self._meta.prior_given(self._mu, design=state.design)
+        return prior.condition(state.stats).belief
+
+    def _with_arm(self, name: Arm | None, like: int) -> ArmMeta:  # noqa: ARG002
+        raise ValueError("OracleTS was told mu for its arms; make a new one for more arms")
+
+    def _own_arrays(self) -> dict[str, FloatArray]:
+        return {"mu_star": self._mu}
+
+
+AGENTS: dict[str, type[Agent]] = {cls.__name__: cls for cls in (AdaTS, MetaTS, TS, OracleTS)}
+
+
+def load(path: str | os.PathLike[str], *, oracle: Oracle | None = None) -> Any:
+    """Read an agent from a file that `save` wrote; it goes on bit for bit.
+
+    An oracle that is a callable of your own is not in the file: give it again.
+    """
+    header, arrays = codec.read_npz(path, "adats-agent")
+    try:
+        cls = AGENTS[header["agent"]]
+        told = (arrays["mu_star"],) if cls is OracleTS else ()
+        stored = header["oracle"]
+        if (stored is None) != (oracle is not None):
+            need = "needs" if stored is None else "has its own, so it takes no"
+            raise ValueError(f"the agent {need} oracle=")
+        agent = cls(
+            codec.meta_from_dict(header["meta"]),
+            *told,
+            seed=0,
+            oracle=codec.oracle_from_dict(stored) if oracle is None else oracle,
+            features=arrays.get("features"),
+            arms=header["names"],
+            explore_first=header["explore_first"],
+        )
+        agent._restore(header, arrays)
+    except codec.DAMAGED as error:
+        raise FileFormatError(f"{os.fspath(path)} cannot be loaded: {error}") from None
+    return agent

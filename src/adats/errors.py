@@ -1,0 +1,13 @@
+"""Named errors. All are `ValueError`, so that one `except` catches every kind of bad input."""
+
+
+class UnknownTask(ValueError):
+    """The agent has never seen this task, or was told to forget it."""
+
+
+class FinishedTask(ValueError):
+    """The task was finished: it still takes rewards, but makes no more decisions."""
+
+
+class FileFormatError(ValueError):
+    """The file is not one of ours, is damaged, or comes from a newer version."""

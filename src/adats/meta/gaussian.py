@@ -1,0 +1,216 @@
+"""Gaussian arms whose prior mean is unknown (paper, Sections 3.1 and 3.3)."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from adats import checks
+from adats.beliefs import GaussianArms
+from adats.beliefs.gaussian import LOG_2PI
+from adats.frozen import evolve
+from adats.linalg import Sum
+from adats.meta.names import arm_names, no_design
+from adats.stats import ArmStats
+from adats.types import Arm, FloatArray, Rng
+
+
+class GaussianDigest(NamedTuple):
+    stats: ArmStats
+    # M, h and c of every arm: log p(rewards | mu) = Σ c + h·v - ½ M·v² with v = mu - mu_q
+    message: FloatArray
+    keep: FloatArray  # σ² / (σ² + T σ_0²), the share of mu in theta's posterior
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class GaussianMeta:
+    """mu_i ~ N(mean_i, scale_i²), theta_i ~ N(mu_i, task_scale_i²), rewards N(theta_i, noise_i²).
+
+    Scalars stand for all arms. `mean` and `scale` of the object are those of the meta-posterior.
+
+    >>> meta = GaussianMeta(mean=[0.0, 0.0], scale=1.0, task_scale=0.0, noise=1.0)
+    >>> meta.absorb(meta.digest(ArmStats.zeros(2).add(0, 3.0)).message).mean
+    array([1.5, 0. ])
+    """
+
+    meta_mean: FloatArray  # mu_q
+    meta_scale: FloatArray  # σ_q
+    task_scale: FloatArray  # σ_0
+    noise: FloatArray  # σ
+    arms: tuple[Arm, ...] | None
+    total: Sum = field(repr=False)  # of the messages of all tasks
+    # computed once from the above
+    _ratio: FloatArray = field(repr=False)  # σ_0² / σ²
+    _task_variance: FloatArray = field(repr=False)
+    _meta_variance: FloatArray = field(repr=False)
+    _ones: FloatArray = field(repr=False)
+    _constants: tuple[tuple[float, ...], ...] = field(repr=False)
+
+    def __init__(
+        self,
+        mean: Any,
+        scale: Any,
+        *,
+        task_scale: Any,
+        noise: Any,
+        arms: Sequence[Arm] | None = None,
+    ) -> None:
+        names = arm_names(arms)
+        values = checks.broadcast(
+            ("mean", "scale", "task_scale", "noise", "arms"),
+            [
+                checks.array("mean", mean),
+                checks.non_negative("scale", scale),
+                checks.non_negative("task_scale", task_scale),
+                checks.positive("noise", noise),
+                np.zeros(()) if names is None else np.zeros(len(names)),
+            ],
+        )
+        if values[0].ndim != 1 or values[0].size == 0:
+            raise ValueError(
+                f"mean must be a vector, one entry an arm, or arms must be named; "
+                f"got shape {values[0].shape}"
+            )
+        for value in values:
+            value.flags.writeable = False
+        self.__dict__.update(
+            meta_mean=values[0],
+            meta_scale=values[1],
+            task_scale=values[2],
+            noise=values[3],
+            arms=names,
+            total=Sum.zeros(3 * values[0].size),
+        )
+        self._prepare()
+
+    def _prepare(self) -> None:
+        ratio = (self.task_scale / self.noise) ** 2
+        logs = LOG_2PI + 2 * np.log(self.noise)
+        columns = [v.tolist() for v in (self.meta_mean, ratio, self.noise**-2.0, logs)]
+        self.__dict__.update(
+            _ratio=ratio,
+            _task_variance=self.task_scale**2,
+            _meta_variance=self.meta_scale**2,
+            _ones=np.ones_like(ratio),
+            # mu_q, σ_0²/σ², 1/σ² and log 2πσ² of each arm
+            _constants=tuple(zip(*columns, strict=True)),
+        )
+
+    @property
+    def n_arms(self) -> int:
+        return self.meta_mean.size
+
+    def _mu(self) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance of the meta-posterior, with the sums in covariance form."""
+        known: tuple[FloatArray, FloatArray] | None = self.__dict__.get("_known_mu")
+        if known is None:
+            total = self.total.value().reshape(3, -1)
+            m, h, width = total[0], total[1], self._meta_variance
+            variance = width / (self._ones + width * m)  # (eq. 2)
+            mean = self.meta_mean + variance * h  # (eq. 2)
+            known = self.__dict__["_known_mu"] = (mean, variance)
+        return known
+
+    @property
+    def mean(self) -> FloatArray:
+        return self._mu()[0]
+
+    @property
+    def scale(self) -> FloatArray:
+        return np.sqrt(self._mu()[1])
+
+    def empty(self, *, design: FloatArray | None = None) -> ArmStats:
+        no_design(design)
+        return ArmStats.zeros(self.n_arms)
+
+    def digest(
+        self,
+        stats: ArmStats,
+        *,
+        design: FloatArray | None = None,
+        since: GaussianDigest | None = None,
+        changed: Iterable[int] = (),
+    ) -> GaussianDigest:
+        """With `since`, the digest of earlier statistics, only the `changed` arms are worked out.
+
+        An arm's message is three numbers: plain floats are faster than arrays, and the same
+        numbers come out however the statistics were reached.
+        """
+        no_design(design)
+        if since is None:
+            message, keep = np.zeros((3, self.n_arms)), self._ones.copy()
+            changed = np.flatnonzero(stats.table[0]).tolist()
+        else:
+            message, keep = since.message.reshape(3, -1).copy(), since.keep.copy()
+        for arm in changed:
+            count, total, squares = stats.table[:, arm].tolist()
+            mu_q, ratio, precision, log_noise = self._constants[arm]
+            centred = total - count * mu_q
+            grown = 1.0 + count * ratio
+            weight = precision / grown
+            message[0, arm] = count * weight  # T / (T σ_0² + σ²) (eq. 2)
+            message[1, arm] = centred * weight  # (B - T mu_q) / (T σ_0² + σ²) (eq. 2)
+            around = squares - mu_q * (total + centred)  # Σ (y - mu_q)²
+            fit = around * precision - ratio * centred * centred * weight
+            message[2, arm] = -0.5 * (count * log_noise + math.log(grown) + fit)
+            keep[arm] = 1.0 / grown
+        return GaussianDigest(stats, message.ravel(), keep)
+
+    def absorb(self, message: FloatArray) -> Self:
+        return evolve(self, drop=("_known_mu",), total=self.total.add(message))
+
+    def log_evidence(self) -> float:
+        """Log density of all absorbed rewards, mu integrated out."""
+        m, h, c = self.total.value().reshape(3, -1)
+        variance = self._mu()[1]
+        terms = c - 0.5 * np.log1p(self._meta_variance * m) + 0.5 * variance * h**2
+        return float(terms.sum())
+
+    def task_prior(self, *, design: FloatArray | None = None) -> GaussianArms:
+        """P_s = N(mean of mu, Σ̂_s + Σ_0): the uncertainty of mu is marginalised out."""
+        no_design(design)
+        mean, variance = self._mu()
+        return GaussianArms.of(mean, np.sqrt(variance + self._task_variance), self.noise)
+
+    def posterior(self, digest: GaussianDigest) -> GaussianArms:
+        """Of theta in a task whose own message is in the total: exact, nothing is subtracted."""
+        mu, variance = self._mu()
+        keep = digest.keep
+        mean = keep * (mu + self._ratio * digest.stats.table[1])
+        spread = keep * (self._task_variance + keep * variance)
+        return GaussianArms.of(mean, np.sqrt(spread), self.noise)
+
+    def sample(self, rng: Rng) -> FloatArray:
+        mean, variance = self._mu()
+        return mean + np.sqrt(variance) * rng.standard_normal(mean.size)
+
+    def prior_given(self, mu: Any, *, design: FloatArray | None = None) -> GaussianArms:
+        """P(·; mu): the task prior if mu were known."""
+        no_design(design)
+        mu = checks.array("mu", mu)
+        if mu.shape != self.meta_mean.shape:
+            raise ValueError(f"mu must have shape {self.meta_mean.shape}, got {mu.shape}")
+        return GaussianArms.of(mu, self.task_scale, self.noise)
+
+    def widen(self, factor: float) -> Self:
+        """The meta-prior with its width times `factor`: 3 and 1/3 make AdaTS+ and AdaTS-."""
+        wider = self.meta_scale * float(checks.positive("factor", factor))
+        return evolve(self, drop=("_known_mu",), meta_scale=wider, _meta_variance=wider**2)
+
+    def with_arm(self, name: Arm | None, like: int) -> Self:
+        """One more arm at the end, with the prior (not the data) of arm `like`."""
+        columns = [np.pad(v.reshape(3, -1), ((0, 0), (0, 1))).ravel() for v in self.total]
+        new = evolve(
+            self,
+            drop=("_known_mu",),
+            meta_mean=np.append(self.meta_mean, self.meta_mean[like]),
+            meta_scale=np.append(self.meta_scale, self.meta_scale[like]),
+            task_scale=np.append(self.task_scale, self.task_scale[like]),
+            noise=np.append(self.noise, self.noise[like]),
+            arms=None if self.arms is None or name is None else (*self.arms, name),
+            total=Sum(*columns),
+        )
+        new._prepare()
+        return new

@@ -1,0 +1,201 @@
+"""Linear model whose prior mean is unknown (paper, Section 3.2)."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from adats import checks, linalg
+from adats.beliefs import LinearBelief
+from adats.beliefs.gaussian import LOG_2PI
+from adats.beliefs.linear import LinearPosterior
+from adats.frozen import evolve, unchecked
+from adats.linalg import Sum
+from adats.stats import LinearStats
+from adats.types import FloatArray, Rng
+
+
+class LinearDigest(NamedTuple):
+    stats: LinearStats
+    message: FloatArray  # [[M, h], [hᵀ, c]]: log p(rewards | mu) = c + hᵀmu - ½ muᵀM mu
+    design: FloatArray | None
+    factor: FloatArray  # F with F Fᵀ = QΣ_0, the covariance of theta given mu
+    pull: FloatArray  # V = Fᵀ G / σ²
+    fitted: FloatArray  # u = Fᵀ B / σ²
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class LinearMeta:
+    """mu ~ N(mean, cov), theta ~ N(design @ mu, task_cov), the reward of a is N(aᵀtheta, noise²).
+
+    Covariances may be singular, and numbers stand for multiples of the identity. The design is
+    the identity by default, as in the paper; another one may be given here, or task by task.
+    `mean` and `cov` of the object are those of the meta-posterior.
+    """
+
+    meta_mean: FloatArray  # mu_q
+    meta_cov: FloatArray  # Σ_q
+    task_cov: FloatArray  # Σ_0; a number where it is a multiple of the identity
+    noise: float  # σ
+    design: FloatArray | None  # Φ
+    total: Sum = field(repr=False)  # of the messages of all tasks
+    # computed once from the above
+    _meta_factor: linalg.Factor = field(repr=False)
+    _task_factor: linalg.Factor = field(repr=False)
+    _dim: int = field(repr=False)  # of theta, where a task has no design of its own
+    _precision: float = field(repr=False)
+    _log_noise: float = field(repr=False)
+
+    def __init__(
+        self, mean: Any, cov: Any, *, task_cov: Any, noise: Any, design: Any = None
+    ) -> None:
+        mean = checks.array("mean", mean, ndim=1)
+        p = mean.size
+        if p == 0:
+            raise ValueError("mean must have at least one entry")
+        phi = None if design is None else self._check_design(design, p)
+        noise = float(checks.positive("noise", noise))
+        spread = checks.array("task_cov", task_cov)
+        if spread.ndim:
+            spread = checks.covariance("task_cov", spread, p if phi is None else len(phi))
+        elif spread < 0:
+            raise ValueError(f"task_cov must not be negative, got {spread}")
+        self.__dict__.update(
+            meta_mean=mean,
+            meta_cov=checks.covariance("cov", cov, p),
+            task_cov=spread,
+            noise=noise,
+            design=phi,
+            total=Sum.zeros((p + 1) ** 2),
+        )
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Factors that depend on the model alone, computed once."""
+        dim = self.meta_mean.size if self.design is None else len(self.design)
+        size = float(self.meta_cov[0, 0])
+        simple = np.array_equal(self.meta_cov, size * np.eye(len(self.meta_cov)))
+        self.__dict__.update(
+            _meta_factor=math.sqrt(size) if simple else linalg.psd_factor(self.meta_cov),
+            _task_factor=self._task_factor_of(dim),
+            _dim=dim,
+            _precision=self.noise**-2.0,
+            _log_noise=LOG_2PI + 2 * float(np.log(self.noise)),
+        )
+
+    @staticmethod
+    def _check_design(design: Any, p: int) -> FloatArray:
+        phi = checks.array("design", design, ndim=2)
+        if phi.shape[1] != p or len(phi) == 0:
+            raise ValueError(f"design must have {p} columns, as mean has, got shape {phi.shape}")
+        return phi
+
+    def _task_factor_of(self, dim: int) -> linalg.Factor:
+        if self.task_cov.ndim == 0:
+            return math.sqrt(self.task_cov)
+        if len(self.task_cov) != dim:
+            raise ValueError(
+                f"theta has {dim} entries in this task, but task_cov has shape "
+                f"{self.task_cov.shape}; a number fits every size"
+            )
+        return linalg.psd_factor(self.task_cov)
+
+    def _structure(self, design: FloatArray | None) -> tuple[FloatArray | None, linalg.Factor, int]:
+        """The design, the factor of Σ_0 and the dimension of theta in one task."""
+        if design is None:
+            return self.design, self._task_factor, self._dim
+        phi = self._check_design(design, self.meta_mean.size)
+        return phi, self._task_factor_of(len(phi)), len(phi)
+
+    def _mu(self) -> linalg.Gaussian:
+        known: linalg.Gaussian | None = self.__dict__.get("_known_mu")
+        if known is None:
+            p = self.meta_mean.size
+            total = self.total.value().reshape(p + 1, p + 1)
+            m, h = total[:p, :p], total[:p, p]
+            known = linalg.condition(self.meta_mean, self._meta_factor, m, h)
+            self.__dict__["_known_mu"] = known
+        return known
+
+    @property
+    def mean(self) -> FloatArray:
+        return self._mu().mean
+
+    @property
+    def cov(self) -> FloatArray:
+        factor = self._mu().factor
+        return factor @ factor.T
+
+    def empty(self, *, design: FloatArray | None = None) -> LinearStats:
+        return LinearStats.zeros(self._structure(design)[2])
+
+    def digest(
+        self,
+        stats: LinearStats,
+        *,
+        design: FloatArray | None = None,
+        since: LinearDigest | None = None,  # noqa: ARG002
+        changed: Iterable[int] = (),  # noqa: ARG002
+    ) -> LinearDigest:
+        phi, spread, _ = self._structure(design)
+        moments = stats.moments * self._precision
+        half, lower = linalg.whiten(spread, moments[:-1, :-1])
+        both = half.dot(moments[:-1])  # V and u, side by side
+        message = moments - both.T.dot(both)
+        # M = G/σ² - G/σ² (Σ_0⁻¹ + G/σ²)⁻¹ G/σ²,  h = B/σ² - G/σ² (Σ_0⁻¹ + G/σ²)⁻¹ B/σ²
+        message[-1, -1] += stats.n * self._log_noise + 2 * linalg.log_det(lower)
+        message[-1, -1] *= -0.5
+        if phi is not None:
+            wide = np.zeros((len(message), phi.shape[1] + 1))  # Φ for theta, and 1 for c
+            wide[:-1, :-1], wide[-1, -1] = phi, 1.0
+            message = wide.T @ message @ wide
+        return LinearDigest(stats, message.ravel(), phi, half.T, both[:, :-1], both[:, -1])
+
+    def absorb(self, message: FloatArray) -> Self:
+        return evolve(self, drop=("_known_mu",), total=self.total.add(message))
+
+    def log_evidence(self) -> float:
+        """Log density of all absorbed rewards, mu integrated out."""
+        return float(self.total.value()[-1]) + self._mu().log_integral()
+
+    def task_prior(self, *, design: FloatArray | None = None) -> LinearBelief:
+        """P_s = N(Φ mean of mu, ΦΣ̂_sΦᵀ + Σ_0): the uncertainty of mu is marginalised out."""
+        phi, spread, dim = self._structure(design)
+        mu = self._mu()
+        mean, factor = (mu.mean, mu.factor) if phi is None else (phi @ mu.mean, phi @ mu.factor)
+        both = linalg.square_factor(np.hstack([linalg.as_matrix(spread, dim), factor]))
+        return LinearBelief.of(mean, both, self.noise)
+
+    def posterior(self, digest: LinearDigest) -> LinearPosterior:
+        """Of theta in a task whose own message is in the total: exact, nothing is subtracted."""
+        return unchecked(
+            LinearPosterior,
+            mu=self._mu(),
+            design=digest.design,
+            spread=digest.factor,
+            pull=digest.pull,
+            fitted=digest.fitted,
+            noise=self.noise,
+        )
+
+    def sample(self, rng: Rng) -> FloatArray:
+        mu = self._mu()
+        return mu.sample(rng.standard_normal(len(mu.half)))
+
+    def prior_given(self, mu: Any, *, design: FloatArray | None = None) -> LinearBelief:
+        """P(·; mu): the task prior if mu were known."""
+        phi, spread, dim = self._structure(design)
+        mu = checks.array("mu", mu)
+        if mu.shape != self.meta_mean.shape:
+            raise ValueError(f"mu must have shape {self.meta_mean.shape}, got {mu.shape}")
+        mean = mu if phi is None else phi @ mu
+        return LinearBelief.of(mean, linalg.as_matrix(spread, dim), self.noise)
+
+    def widen(self, factor: float) -> Self:
+        """The meta-prior with its width times `factor`: 3 and 1/3 make AdaTS+ and AdaTS-."""
+        factor = float(checks.positive("factor", factor))
+        new = evolve(self, drop=("_known_mu",), meta_cov=self.meta_cov * factor**2)
+        new._prepare()
+        return new

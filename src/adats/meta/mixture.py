@@ -1,0 +1,154 @@
+"""Exponential-family arms with an unknown choice among candidate priors (paper, Section 3.4)."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from scipy.special import logsumexp
+
+from adats.beliefs import MixtureArms
+from adats.beliefs.mixture import candidate_weights, draw, grouped, log_of, softmax, stacked
+from adats.beliefs.product import ProductArms
+from adats.frozen import evolve
+from adats.linalg import Sum
+from adats.meta.names import arm_names, no_design
+from adats.stats import ArmStats
+from adats.types import Arm, FloatArray, Rng
+
+
+class MixtureDigest(NamedTuple):
+    stats: ArmStats
+    message: FloatArray  # log evidence of every candidate (and arm, if arms are separate)
+    evidence: FloatArray  # log evidence of every candidate and arm
+    components: ProductArms  # every candidate conditioned on the task's own rewards
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class MixtureMeta:
+    """The task prior is one of `priors`; `weights` is the belief about which.
+
+    With weights of shape (candidates,) a candidate is a whole product prior, as in the paper.
+    With shape (candidates, arms) every arm has a categorical of its own.
+
+    >>> from adats.beliefs import BetaArms
+    >>> low, high = BetaArms([1.0], [9.0]), BetaArms([9.0], [1.0])
+    >>> meta = MixtureMeta([0.5, 0.5], [low, high])
+    >>> meta.absorb(meta.digest(meta.empty().add(0, 1)).message).weights
+    array([0.1, 0.9])
+    """
+
+    log_weights: FloatArray  # log w_q, (candidates, 1) or (candidates, arms)
+    priors: ProductArms  # a stack: parameters have shape (candidates, arms)
+    arms: tuple[Arm, ...] | None
+    total: Sum  # of the messages of all tasks
+
+    def __init__(
+        self,
+        weights: Any,
+        priors: Sequence[ProductArms] | ProductArms,
+        *,
+        arms: Sequence[Arm] | None = None,
+    ) -> None:
+        stack = stacked(priors)
+        names = arm_names(arms)
+        if names is not None and len(names) != stack.n_arms:
+            raise ValueError(f"{len(names)} names for {stack.n_arms} arms")
+        log_weights = log_of(candidate_weights(weights, stack))
+        self.__dict__.update(
+            log_weights=log_weights, priors=stack, arms=names, total=Sum.zeros(log_weights.size)
+        )
+
+    @property
+    def n_arms(self) -> int:
+        return self.priors.n_arms
+
+    def _log_posterior(self) -> FloatArray:
+        """Unnormalised: log w_q plus the summed log evidences, so nothing underflows."""
+        return self.log_weights + self.total.value().reshape(self.log_weights.shape)
+
+    @property
+    def weights(self) -> FloatArray:
+        """Q_s(j): the belief in each candidate given all tasks, in the shape it was given."""
+        weights = softmax(self._log_posterior())
+        return weights[:, 0] if weights.shape[1] == 1 else weights
+
+    @property
+    def mean(self) -> FloatArray:
+        """Mean reward of each arm in a new task."""
+        return self.task_prior().mean
+
+    def empty(self, *, design: FloatArray | None = None) -> ArmStats:
+        no_design(design)
+        return self.priors.STATS.zeros(self.n_arms)
+
+    def digest(
+        self,
+        stats: ArmStats,
+        *,
+        design: FloatArray | None = None,
+        since: MixtureDigest | None = None,
+        changed: Iterable[int] = (),
+    ) -> MixtureDigest:
+        """With `since`, the digest of earlier statistics, only `changed` arms are worked out."""
+        no_design(design)
+        if since is None:
+            evidence, components = self.priors.arm_log_evidence(stats), self.priors.updated(stats)
+        else:
+            arms = list(changed)
+            priors, pulls = self.priors.columns(arms), stats.columns(arms)
+            evidence = since.evidence.copy()
+            evidence[:, arms] = priors.arm_log_evidence(pulls)
+            components = since.components.with_columns(arms, priors.updated(pulls))
+        message = grouped(evidence, self.log_weights.shape[1]).ravel()
+        return MixtureDigest(stats, message, evidence, components)
+
+    def absorb(self, message: FloatArray) -> Self:
+        return evolve(self, total=self.total.add(message))
+
+    def log_evidence(self) -> float:
+        """Log density of all absorbed rewards, the choice of candidate summed out."""
+        return float(logsumexp(self._log_posterior(), axis=0).sum())
+
+    def task_prior(self, *, design: FloatArray | None = None) -> MixtureArms:
+        """P_s = Σ_j Q_s(j) P(·; j)."""
+        no_design(design)
+        return MixtureArms.of(self._log_posterior(), self.priors)
+
+    def posterior(self, digest: MixtureDigest) -> MixtureArms:
+        """Of theta in a task whose own message is in the total: its evidence is in the weights."""
+        return MixtureArms.of(self._log_posterior(), digest.components)
+
+    def sample(self, rng: Rng) -> FloatArray:
+        """The index of a candidate; or one for each arm, if they are separate."""
+        return draw(softmax(self._log_posterior()), rng).astype(np.float64)
+
+    def prior_given(self, mu: Any, *, design: FloatArray | None = None) -> ProductArms:
+        """P(·; j) for the candidate j = mu; or, from an array, one for each arm."""
+        no_design(design)
+        index = np.asarray(mu)
+        candidates, groups = self.log_weights.shape
+        fits = index.size == groups and (index >= 0).all() and (index < candidates).all()
+        if not fits or (index != np.floor(index)).any():
+            raise ValueError(
+                f"mu must be the index of a candidate, 0 to {candidates - 1}"
+                f"{', for each arm' if groups > 1 else ''}, got {mu!r}"
+            )
+        index = index.astype(np.intp).reshape(groups)
+        return self.priors.pick(np.broadcast_to(index, (self.n_arms,)))
+
+    def widen(self, factor: float) -> Self:  # noqa: ARG002
+        raise ValueError("a categorical meta-prior has no width; give other weights instead")
+
+    def with_arm(self, name: Arm | None, like: int) -> Self:
+        """One more arm at the end, with the prior (not the data) of arm `like`."""
+        arms = None if self.arms is None or name is None else (*self.arms, name)
+        changes: dict[str, Any] = {"priors": self.priors.with_arm(like), "arms": arms}
+        if self.log_weights.shape[1] > 1:
+            shape = self.log_weights.shape
+            columns = [np.pad(v.reshape(shape), ((0, 0), (0, 1))).ravel() for v in self.total]
+            changes["total"] = Sum(*columns)
+            changes["log_weights"] = np.append(
+                self.log_weights, self.log_weights[:, [like]], axis=1
+            )
+        return evolve(self, **changes)

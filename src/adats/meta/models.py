@@ -1,0 +1,138 @@
+"""Several whole models, each exact, weighted by evidence: what the paper leaves open.
+
+With Gaussian or linear models that differ in `task_scale` and `noise`, this learns Σ_0 and σ
+on a grid.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Self, cast
+
+import numpy as np
+from scipy.special import logsumexp
+
+from adats import checks
+from adats.beliefs import BeliefMixture
+from adats.beliefs.mixture import draw, log_of, softmax
+from adats.frozen import evolve
+from adats.types import Arm, ArmMeta, Belief, Digest, FloatArray, IntArray, MetaBelief, Rng
+
+
+class ModelDigest(NamedTuple):
+    stats: Any
+    message: FloatArray  # the messages of all models, one after another
+    parts: tuple[Digest, ...]
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class ModelMixture:
+    """One of `models` is right; `weights` is the belief about which before any data.
+
+    All models see the same statistics. Each keeps its own exact meta-posterior, and a task is
+    left out or put back in each of them, never under another's state.
+    """
+
+    log_weights: FloatArray
+    models: tuple[MetaBelief, ...]
+    _cuts: IntArray = field(repr=False)  # where the message of one model ends and the next begins
+
+    def __init__(self, weights: Any, models: Sequence[MetaBelief]) -> None:
+        checked = checks.weights("weights", weights)
+        if checked.shape != (len(models),):
+            raise ValueError(f"{len(models)} models need as many weights, got {checked.shape}")
+        empties = [model.empty() for model in models]
+        if len({(type(e), e.flat().size) for e in empties}) != 1:
+            raise ValueError("models must have the same kind of rewards and the same arms")
+        if len({getattr(m, "arms", None) for m in models}) != 1:
+            raise ValueError("models must have the same names of arms")
+        self.__dict__.update(log_weights=log_of(checked), models=tuple(models))
+        self._prepare()
+
+    def _prepare(self) -> None:
+        sizes = [model.digest(model.empty()).message.size for model in self.models]
+        self.__dict__["_cuts"] = np.cumsum(sizes)[:-1]
+
+    @property
+    def arms(self) -> tuple[Arm, ...] | None:
+        return cast("tuple[Arm, ...] | None", getattr(self.models[0], "arms", None))
+
+    @property
+    def n_arms(self) -> int:
+        return cast(ArmMeta, self.models[0]).n_arms
+
+    @property
+    def total(self) -> tuple[Any, ...]:
+        return tuple(model.total for model in self.models)
+
+    def _log_posterior(self) -> FloatArray:
+        evidence: FloatArray = np.array([model.log_evidence() for model in self.models])
+        return self.log_weights + evidence
+
+    @property
+    def weights(self) -> FloatArray:
+        """The belief in each model given all tasks."""
+        return softmax(self._log_posterior())
+
+    @property
+    def mean(self) -> FloatArray:
+        """Mean of theta in a new task."""
+        return self.task_prior().mean
+
+    def empty(self, *, design: FloatArray | None = None) -> Any:
+        return self.models[0].empty(design=design)
+
+    def digest(
+        self,
+        stats: Any,
+        *,
+        design: FloatArray | None = None,
+        since: ModelDigest | None = None,
+        changed: Iterable[int] = (),
+    ) -> ModelDigest:
+        earlier = (None,) * len(self.models) if since is None else since.parts
+        parts = tuple(
+            model.digest(stats, design=design, since=part, changed=changed)
+            for model, part in zip(self.models, earlier, strict=True)
+        )
+        return ModelDigest(stats, np.concatenate([part.message for part in parts]), parts)
+
+    def absorb(self, message: FloatArray) -> Self:
+        parts = np.split(message, self._cuts)
+        models = tuple(m.absorb(part) for m, part in zip(self.models, parts, strict=True))
+        return evolve(self, models=models)
+
+    def log_evidence(self) -> float:
+        """Log density of all absorbed rewards, the choice of model summed out."""
+        return float(logsumexp(self._log_posterior()))
+
+    def task_prior(self, *, design: FloatArray | None = None) -> BeliefMixture:
+        priors = tuple(model.task_prior(design=design) for model in self.models)
+        return BeliefMixture.of(self._log_posterior(), priors)
+
+    def posterior(self, digest: ModelDigest) -> BeliefMixture:
+        """Of theta in a task whose own message is in the total."""
+        pairs = zip(self.models, digest.parts, strict=True)
+        beliefs = tuple(model.posterior(part) for model, part in pairs)
+        return BeliefMixture.of(self._log_posterior(), beliefs)
+
+    def sample(self, rng: Rng) -> FloatArray:
+        """The index of a model, followed by a draw of its mu."""
+        index = int(draw(self.weights[:, None], rng)[0])
+        return np.append(float(index), self.models[index].sample(rng))
+
+    def prior_given(self, mu: Any, *, design: FloatArray | None = None) -> Belief:
+        """The task prior of model mu[0] at its meta-parameter mu[1:]."""
+        values = checks.array("mu", mu, ndim=1)
+        if not (values.size and values[0] in range(len(self.models))):
+            raise ValueError(f"mu must start with a model's index, got {values}")
+        return self.models[int(values[0])].prior_given(values[1:], design=design)
+
+    def widen(self, factor: float) -> Self:
+        return evolve(self, models=tuple(model.widen(factor) for model in self.models))
+
+    def with_arm(self, name: Arm | None, like: int) -> Self:
+        """One more arm in every model, with the prior (not the data) of arm `like`."""
+        models = tuple(cast(ArmMeta, model).with_arm(name, like) for model in self.models)
+        new = evolve(self, models=models)
+        new._prepare()
+        return new

@@ -1,0 +1,26 @@
+"""Names of arms, and the models that take no design."""
+
+from collections.abc import Sequence
+
+from adats.types import Arm, FloatArray
+
+
+def arm_names(arms: Sequence[Arm] | None) -> tuple[Arm, ...] | None:
+    """Distinct names as a tuple."""
+    if arms is None:
+        return None
+    names = tuple(arms)
+    if not names:
+        raise ValueError("arms must not be empty")
+    for name in names:
+        if isinstance(name, bool) or not isinstance(name, (int, str)):
+            raise ValueError(f"an arm's name is a string or an integer, got {name!r}")
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"arms must have different names, but {twice!r} comes twice")
+    return names
+
+
+def no_design(design: FloatArray | None) -> None:
+    if design is not None:
+        raise ValueError("a design is for linear models; this model has arms")

@@ -1,0 +1,200 @@
+"""Conformance checks: the laws that every `Stats`, `Belief` and `MetaBelief` must keep.
+
+Call them from the tests of a model of your own. They use the public protocol alone, draw from
+fixed seeds, and raise `AssertionError` saying which law is broken and by how much.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from adats.types import Belief, FloatArray, MetaBelief, Rng, Stats
+
+ROUND_OFF = 1e-8  # relative to the largest entry, or to 1
+SIGMAS = 5.0  # standard errors that the mean of draws may be off
+
+Observations = Sequence[tuple[Any, Any]]  # pairs of an action and its reward
+Portrait = dict[str, FloatArray]  # what can be seen of an object from outside, by name
+
+
+def check_stats(empty: Stats, observations: Observations) -> None:
+    """Statistics are a commutative group, immutable, and survive `flat` and `from_flat`.
+
+    `empty` is the zero of the group; the observations must be at least two.
+
+    >>> from adats.stats import ArmStats
+    >>> check_stats(ArmStats.zeros(2), [(0, 1.5), (1, -2.0), (0, 0.5)])
+    """
+    zero = np.array(empty.flat())
+    a, b = _halves(empty, observations)
+    kept = [zero, np.array(a.flat()), np.array(b.flat())]
+    both = _added(empty, observations)
+    actions, rewards = zip(*observations, strict=True)
+    pairs = {
+        "a + zero = a": (a + empty, a),
+        "a - a = zero": (a - a, empty),
+        "a + b = b + a": (a + b, b + a),
+        "order of observations": (_added(empty, observations[::-1]), both),
+        "a + b = the observations of both": (a + b, both),
+        "(a + b) - b = a": ((a + b) - b, a),
+        "batch add = one by one": (empty.add(np.array(actions), np.array(rewards)), both),
+        "from_flat(flat) = the same": (type(both).from_flat(both.flat()), both),  # type: ignore[attr-defined]
+    }
+    for old, flat in zip((empty, a, b), kept, strict=True):
+        _same("the originals are unchanged", old.flat(), flat)
+    _same("empty is zero", zero, np.zeros(zero.shape))
+    for law, (left, right) in pairs.items():
+        _same(law, left.flat(), right.flat())
+
+
+def check_belief(
+    belief: Belief, empty: Stats, observations: Observations, *, draws: int = 2000, seed: int = 0
+) -> None:
+    """A belief conditions consistently, draws purely from the rng, and never changes.
+
+    >>> from adats.beliefs import GaussianArms
+    >>> from adats.stats import ArmStats
+    >>> prior = GaussianArms(mean=[0.0, 1.0], scale=1.0, noise=1.0)
+    >>> check_belief(prior, ArmStats.zeros(2), [(0, 1.5), (1, -2.0), (0, 0.5)])
+    """
+    a, b = _halves(empty, observations)
+    kept = _portrait(belief)
+
+    nothing, both = belief.condition(empty), belief.condition(a + b)
+    _alike("the belief is unchanged", _portrait(belief), kept)
+    _same("the log evidence of nothing is 0", nothing.log_evidence, 0.0)
+    _alike("conditioning on nothing", _portrait(nothing.belief), _portrait(belief))
+    for law, first, second in (("a then b", a, b), ("b then a", b, a)):
+        part = belief.condition(first)
+        rest = part.belief.condition(second)
+        _alike(f"{law} = both at once", _portrait(rest.belief), _portrait(both.belief))
+        summed = part.log_evidence + rest.log_evidence
+        _same(f"chain rule of evidence, {law}", summed, both.log_evidence)
+    for one in (belief, both.belief):
+        _check_draws("sample", one.sample, one.sample, one, draws, seed)
+
+
+def check_meta(
+    meta: MetaBelief,
+    tasks: Sequence[Any],
+    *,
+    designs: Sequence[FloatArray | None] | None = None,
+    draws: int = 1000,
+    seed: int = 0,
+) -> None:
+    """Messages of tasks add; evidence, prior and posterior of a task agree with each other.
+
+    `tasks` are the statistics of at least two different tasks, `designs` one design for each.
+
+    >>> from adats.meta import GaussianMeta
+    >>> meta = GaussianMeta(mean=[0.0, 0.0], scale=1.0, task_scale=0.5, noise=1.0)
+    >>> check_meta(meta, [meta.empty().add(0, 1.5), meta.empty().add(1, -2.0).add(0, 0.5)])
+    """
+    _that("tasks are at least two", len(tasks) >= 2, len(tasks))
+    phis = designs or [None] * len(tasks)
+    arms = range(getattr(meta, "n_arms", 0))
+
+    def seen(one: MetaBelief) -> Portrait:
+        prior = _portrait(one.task_prior(design=phis[0]))
+        found = {f"{name} of the task prior": value for name, value in prior.items()}
+        return _portrait(one) | found | {"log evidence": np.array(one.log_evidence())}
+
+    kept = seen(meta)
+    digests = [meta.digest(s, design=phi) for s, phi in zip(tasks, phis, strict=True)]
+    messages = [np.array(digest.message) for digest in digests]
+    full = _absorbed(meta, messages)
+    _alike("the meta-belief is unchanged", seen(meta), kept)
+    _alike("order of tasks", seen(_absorbed(meta, messages[::-1])), seen(full))
+    _alike("absorb(-message) restores", seen(_absorbed(full, [-m for m in messages])), seen(meta))
+    for i, (stats, phi, digest) in enumerate(zip(tasks, phis, digests, strict=True)):
+        nothing = meta.digest(meta.empty(design=phi), design=phi)
+        _same("the message of an empty task is 0", nothing.message, np.zeros(messages[i].shape))
+        later = full.digest(stats, design=phi)
+        _same("digest depends on the model alone", later.message, messages[i])
+        grown = full.digest(stats, design=phi, since=nothing, changed=arms)
+        _same("digest since an earlier one", grown.message, messages[i])
+        early = _absorbed(meta, messages[:i])
+        for others in (early, _absorbed(early, messages[i + 1 :])):
+            after = others.absorb(messages[i])
+            told = others.task_prior(design=phi).condition(stats)
+            gain = after.log_evidence() - others.log_evidence()
+            _same("chain rule of evidence over tasks", gain, told.log_evidence)
+            law = "posterior = the task prior without the task, conditioned on it"
+            for one in (digest, later, grown):
+                _alike(law, _portrait(after.posterior(one)), _portrait(told.belief))
+
+    for one in (meta, full):
+        means = partial(_mean_given_draw, one, phis[0])
+        prior = one.task_prior(design=phis[0])
+        _check_draws("prior_given(sample).mean", means, one.sample, prior, draws, seed)
+        mu = one.sample(np.random.default_rng(seed))
+        evidence = one.prior_given(mu, design=phis[0]).condition(tasks[0]).log_evidence
+        _that("prior_given(sample) conditions", np.isfinite(evidence), evidence)
+
+
+def _that(law: str, holds: Any, found: object) -> None:
+    if not holds:
+        raise AssertionError(f"{law}: does not hold, got {found}")
+
+
+def _same(law: str, left: Any, right: Any) -> None:
+    left, right = np.asarray(left, dtype=np.float64), np.asarray(right, dtype=np.float64)
+    _that(f"{law} (shapes)", left.shape == right.shape, f"{left.shape} and {right.shape}")
+    slack = ROUND_OFF * (1.0 + np.abs(right[np.isfinite(right)]).max(initial=0.0))
+    _that(law, np.isclose(left, right, rtol=0.0, atol=slack).all(), f"{left} and {right}")
+
+
+def _alike(law: str, left: Portrait, right: Portrait) -> None:
+    for name in (name for name in left if name in right):
+        _same(f"{law} ({name})", left[name], right[name])
+
+
+def _portrait(one: Any) -> Portrait:
+    names = ("mean", "scale", "cov", "weights")
+    return {name: np.array(getattr(one, name)) for name in names if hasattr(one, name)}
+
+
+def _added(stats: Stats, observations: Observations) -> Stats:
+    for action, reward in observations:
+        stats = stats.add(action, reward)
+    return stats
+
+
+def _halves(empty: Stats, observations: Observations) -> tuple[Stats, Stats]:
+    _that("observations are at least two", len(observations) >= 2, len(observations))
+    half = len(observations) // 2
+    return _added(empty, observations[:half]), _added(empty, observations[half:])
+
+
+def _absorbed(meta: MetaBelief, messages: Sequence[FloatArray]) -> MetaBelief:
+    for message in messages:
+        meta = meta.absorb(message)
+    return meta
+
+
+def _mean_given_draw(meta: MetaBelief, design: FloatArray | None, rng: Rng) -> FloatArray:
+    return meta.prior_given(meta.sample(rng), design=design).mean
+
+
+def _check_draws(
+    law: str,
+    draw: Callable[[Rng], FloatArray],
+    pure: Callable[[Rng], FloatArray],
+    belief: Belief,
+    draws: int,
+    seed: int,
+) -> None:
+    """`pure` depends on the rng alone; `draw` averages to the mean of `belief`, if finite."""
+    once, twice = (np.array(pure(np.random.default_rng(seed))) for _ in range(2))
+    _that(f"{law} is a function of the rng", np.array_equal(once, twice), f"{once} and {twice}")
+    rng, mean = np.random.default_rng(seed), belief.mean
+    drawn = np.array([draw(rng) for _ in range(draws)])
+    _that(f"{law} has the shape of mean", drawn.shape[1:] == mean.shape, drawn.shape[1:])
+    finite = np.isfinite(mean)
+    mean, scale, drawn = mean[finite], belief.scale[finite], drawn[:, finite]
+    error = np.abs(drawn.mean(axis=0) - mean)
+    scale = np.where(np.isfinite(scale), scale, drawn.std(axis=0))
+    slack = SIGMAS * scale / np.sqrt(draws) + ROUND_OFF * (1.0 + np.abs(mean))
+    _that(f"{law} averages to the mean", (error <= slack).all(), f"errors {error} over {slack}")

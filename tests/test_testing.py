@@ -1,0 +1,292 @@
+import inspect
+import re
+
+import numpy as np
+import pytest
+
+import adats.beliefs
+import adats.meta
+import adats.stats
+from adats.beliefs import (
+    BeliefMixture,
+    BetaArms,
+    ExponentialArms,
+    GaussianArms,
+    LinearBelief,
+    MixtureArms,
+    PoissonArms,
+)
+from adats.meta import GaussianMeta, LinearMeta, MixtureMeta, ModelMixture
+from adats.stats import ArmStats, BinaryStats, CountStats, LinearStats, PositiveStats
+from adats.testing import check_belief, check_meta, check_stats
+from adats.types import Conditioned
+
+ROWS = np.array([[1.0, 0.5], [0.0, -1.0], [2.0, 1.0], [1.0, 1.0], [0.3, 0.0]])
+OBSERVED = {
+    ArmStats: [(0, 1.5), (1, -2.0), (0, 0.25), (0, -1.0), (1, 3.0)],
+    BinaryStats: [(0, 1), (1, 0), (0, 0), (0, 1), (1, 1)],
+    CountStats: [(0, 3), (1, 0), (0, 1), (0, 7), (1, 2)],
+    PositiveStats: [(0, 0.5), (1, 2.0), (0, 0.0), (0, 4.0), (1, 0.1)],
+    LinearStats: list(zip(ROWS, [1.0, -2.0, 0.5, 0.0, 3.0], strict=True)),
+}
+SINGULAR = np.array([[1.0, 2.0], [2.0, 4.0]])
+BETAS = [BetaArms([1.0, 2.0], 3.0), BetaArms(4.0, [1.0, 2.0])]
+COUNTS = [PoissonArms([1.0, 2.0], 3.0), PoissonArms(4.0, [1.0, 2.0])]
+TIMES = [ExponentialArms([3.0, 4.0], 3.0), ExponentialArms(5.0, [1.0, 2.0])]
+GAUSSIANS = [GaussianArms([1.0, 2.0], 3.0, 1.0), GaussianArms(0.0, [0.0, 2.0], [0.5, 1.0])]
+SEPARATE = [[0.2, 0.9], [0.8, 0.1]]
+
+BELIEFS = [
+    (GAUSSIANS[0], ArmStats),
+    (GAUSSIANS[1], ArmStats),
+    (BETAS[0], BinaryStats),
+    (COUNTS[1], CountStats),
+    (TIMES[0], PositiveStats),
+    (ExponentialArms([0.5, 1.5], 1.0), PositiveStats),  # infinite mean, infinite scale
+    (LinearBelief([1.0, -1.0], 2.0, 0.5), LinearStats),
+    (LinearBelief([1.0, -1.0], SINGULAR, 0.5), LinearStats),
+    (LinearBelief([1.0, -1.0], 0.0, 0.5), LinearStats),
+    (MixtureArms([0.3, 0.7], BETAS), BinaryStats),
+    (MixtureArms(SEPARATE, GAUSSIANS), ArmStats),
+    (MixtureArms([0.0, 1.0], TIMES), PositiveStats),
+    (BeliefMixture([0.3, 0.7], COUNTS), CountStats),
+    (
+        BeliefMixture([0.5, 0.5], [LinearBelief([0.0, 0.0], c, 1.0) for c in (1.0, SINGULAR)]),
+        LinearStats,
+    ),
+]
+METAS = [
+    GaussianMeta([0.0, 1.0], [1.0, 2.0], task_scale=0.5, noise=[1.0, 0.5]),
+    GaussianMeta([0.0, 1.0], [0.0, 2.0], task_scale=[0.5, 0.0], noise=1.0),
+    LinearMeta([0.0, 1.0], 2.0, task_cov=0.5, noise=1.0),
+    LinearMeta([0.0, 1.0], SINGULAR, task_cov=SINGULAR[::-1, ::-1], noise=0.5),
+    LinearMeta([0.5], 2.0, task_cov=np.diag([0.5, 0.0]), noise=1.0, design=np.ones((2, 1))),
+    *(MixtureMeta(w, p) for w in ([0.3, 0.7], SEPARATE) for p in (BETAS, COUNTS, TIMES, GAUSSIANS)),
+    ModelMixture(
+        [0.2, 0.8], [GaussianMeta([0.0, 1.0], 1.0, task_scale=s, noise=1 - s) for s in (0.0, 0.5)]
+    ),
+    ModelMixture(
+        [0.5, 0.5], [LinearMeta([0.0, 1.0], 1.0, task_cov=c, noise=0.7) for c in (0.0, SINGULAR)]
+    ),
+    ModelMixture([0.5, 0.5], [MixtureMeta([0.3, 0.7], COUNTS), MixtureMeta(SEPARATE, COUNTS)]),
+]
+
+
+def tasks_of(meta, designs=(None, None, None)):
+    """Three tasks, one of them empty."""
+    tasks = [meta.empty(design=phi) for phi in designs]
+    for number, (action, reward) in enumerate(OBSERVED[type(tasks[0])]):
+        task = number % 2
+        if isinstance(tasks[task], LinearStats):
+            action = np.resize(action, tasks[task].xy.size)
+        tasks[task] = tasks[task].add(action, reward)
+    return tasks
+
+
+def name_of(value):
+    return type(value).__name__
+
+
+@pytest.mark.parametrize("kind", OBSERVED)
+def test_stats_keep_the_laws(kind):
+    check_stats(kind.zeros(2), OBSERVED[kind])
+
+
+@pytest.mark.parametrize(("belief", "kind"), BELIEFS, ids=lambda v: name_of(v))
+def test_beliefs_keep_the_laws(belief, kind):
+    check_belief(belief, kind.zeros(2), OBSERVED[kind], draws=1000)
+
+
+@pytest.mark.parametrize("meta", METAS, ids=name_of)
+def test_metas_keep_the_laws(meta):
+    check_meta(meta, tasks_of(meta), draws=500)
+    told = meta.absorb(meta.digest(tasks_of(meta)[0]).message)  # from any state
+    check_meta(told, tasks_of(meta)[1:], draws=500)
+
+
+def test_metas_with_a_design_for_each_task_keep_the_laws():
+    meta = LinearMeta([0.5, -1.0], 2.0, task_cov=0.5, noise=1.0)
+    designs = [np.ones((3, 2)), np.eye(2), ROWS[:4]]
+    check_meta(meta, tasks_of(meta, designs), designs=designs, draws=500)
+    both = ModelMixture([0.5, 0.5], [meta, meta.widen(3.0)])
+    check_meta(both, tasks_of(both, designs), designs=designs, draws=500)
+
+
+def test_every_exported_class_has_a_case():
+    stats = {
+        kind
+        for name, kind in inspect.getmembers(adats.stats, inspect.isclass)
+        if kind.__module__ == "adats.stats" and not name.startswith("_")
+    }
+    assert stats == set(OBSERVED)
+    for package, cases in ((adats.beliefs, [b for b, _ in BELIEFS]), (adats.meta, METAS)):
+        assert {getattr(package, name) for name in package.__all__} == set(map(type, cases))
+
+
+# Each check can fail: sound models, spoiled in one method
+
+
+def spoiled(original, **methods):
+    new = object.__new__(type("Spoiled", (type(original),), methods))
+    new.__dict__.update(original.__dict__)
+    return new
+
+
+def scribble_add(self, other):
+    self.table[:] += other.table
+    return self
+
+
+def keep_last(table, arm, value):
+    table[0, arm] += 1
+    table[1, arm] = value
+
+
+STATS_FAULTS = [
+    ("the originals are unchanged", {"__add__": scribble_add}),
+    ("a + b = b + a", {"__add__": lambda s, o: type(s)(s.table + 2 * o.table)}),
+    ("a + zero = a", {"__add__": lambda s, o: type(s)(s.table + o.table + 1)}),
+    ("a - a = zero", {"__sub__": lambda s, _: s}),
+    ("(a + b) - b = a", {"__sub__": lambda s, _: type(s)(s.table * 0)}),
+    (
+        "a + b = the observations",
+        {"__add__": lambda s, o: type(s)(s.table + o.table + s.table * o.table)},
+    ),
+    ("order of observations", {"_pull": staticmethod(keep_last)}),
+    ("batch add", {"add": lambda s, a, y: ArmStats.add(s, np.ravel(a)[:1], np.ravel(y)[:1])}),
+    ("from_flat(flat)", {"from_flat": classmethod(lambda c, v: c(np.round(v).reshape(3, -1)))}),
+]
+
+
+@pytest.mark.parametrize(("law", "fault"), STATS_FAULTS)
+def test_broken_stats_are_found(law, fault):
+    with pytest.raises(AssertionError, match=re.escape(law)):
+        check_stats(spoiled(ArmStats.zeros(2), **fault), OBSERVED[ArmStats])
+
+
+def test_stats_that_do_not_start_at_zero_are_found():
+    with pytest.raises(AssertionError, match="empty is zero"):
+        check_stats(ArmStats.zeros(2).add(0, 1.0), OBSERVED[ArmStats])
+
+
+ARMS = GaussianArms([0.0, 1.0], 1.0, 1.0)
+
+
+def condition_in_place(self, stats):
+    result = GaussianArms.condition(self, stats)
+    self.__dict__.update(result.belief.__dict__)
+    return result
+
+
+def changed(name, amount):
+    """Conditioning with something added to the evidence, or to a field of the belief."""
+
+    def condition(self, stats):
+        evidence, belief = GaussianArms.condition(self, stats)
+        fields = vars(belief) | {"evidence": evidence}
+        fields[name] = fields[name] + amount(stats.count.sum())
+        return Conditioned(fields.pop("evidence"), type(self).of(*fields.values()))
+
+    return {"condition": condition}
+
+
+STREAM = np.random.default_rng(0)
+BELIEF_FAULTS = [
+    ("the belief is unchanged (mean)", {"condition": condition_in_place}),
+    ("the log evidence of nothing is 0", changed("evidence", lambda _: 1.0)),
+    ("conditioning on nothing (mean)", changed("mean", lambda _: 1.0)),
+    ("conditioning on nothing (scale)", changed("scale", lambda _: 1.0)),
+    ("a then b = both at once (mean)", changed("mean", lambda n: n**2)),
+    ("a then b = both at once (scale)", changed("scale", lambda n: n == 5)),
+    ("chain rule of evidence, a then b", changed("evidence", lambda n: n**2)),
+    (
+        "sample is a function of the rng",
+        {"sample": lambda s, _: s.mean + s.scale * STREAM.standard_normal(2)},
+    ),
+    ("sample has the shape of mean", {"sample": lambda s, r: GaussianArms.sample(s, r)[:1]}),
+    ("sample averages to the mean", {"sample": lambda s, r: GaussianArms.sample(s, r) + 0.3}),
+]
+
+
+@pytest.mark.parametrize(("law", "fault"), BELIEF_FAULTS)
+def test_broken_beliefs_are_found(law, fault):
+    with pytest.raises(AssertionError, match=re.escape(law)):
+        check_belief(spoiled(ARMS, **fault), ArmStats.zeros(2), OBSERVED[ArmStats])
+
+
+META = GaussianMeta([0.0, 1.0], 1.0, task_scale=0.5, noise=1.0)
+
+
+def absorb_in_place(self, message):
+    self.__dict__.update(GaussianMeta.absorb(self, message).__dict__)
+    return self
+
+
+def shifted_digest(self, stats, **options):
+    digest = GaussianMeta.digest(self, stats, **options)
+    return digest._replace(message=digest.message + 0.1)
+
+
+def state_in_digest(self, stats, **options):
+    digest = GaussianMeta.digest(self, stats, **options)
+    return digest._replace(message=digest.message * (1 + self.total.value()[0]))
+
+
+def stale_digest(self, stats, **options):
+    return options.get("since") or GaussianMeta.digest(self, stats)
+
+
+def shifted_prior(self, *, design=None):
+    prior = GaussianMeta.task_prior(self, design=design)
+    return GaussianArms(prior.mean + 0.5, prior.scale, prior.noise)
+
+
+def forgetting_absorb(self, message):
+    return GaussianMeta.absorb(self, message - 0.5 * self.total.value())
+
+
+def one_way_absorb(self, message):
+    return GaussianMeta.absorb(self, np.abs(message))
+
+
+def no_evidence_prior(self, mu, *, design=None):
+    prior = GaussianMeta.prior_given(self, mu, design=design)
+    return spoiled(prior, condition=lambda s, _: Conditioned(np.nan, s))
+
+
+META_FAULTS = [
+    ("the meta-belief is unchanged", {"absorb": absorb_in_place}),
+    ("the message of an empty task is 0", {"digest": shifted_digest}),
+    ("order of tasks", {"absorb": forgetting_absorb}),
+    ("absorb(-message) restores", {"absorb": one_way_absorb}),
+    ("digest depends on the model alone", {"digest": state_in_digest}),
+    ("digest since an earlier one", {"digest": stale_digest}),
+    ("chain rule of evidence over tasks", {"log_evidence": lambda s: -s.mean.sum()}),
+    ("chain rule of evidence over tasks", {"task_prior": shifted_prior}),
+    ("posterior = the task prior without", {"posterior": lambda s, _: s.task_prior()}),
+    (
+        "prior_given(sample).mean is a function of the rng",
+        {"sample": lambda s, _: s.mean + s.scale * STREAM.standard_normal(2)},
+    ),
+    ("prior_given(sample).mean averages", {"sample": lambda s, r: s.mean + 0.3 + 0 * r.random()}),
+    ("prior_given(sample) conditions", {"prior_given": no_evidence_prior}),
+]
+
+
+@pytest.mark.parametrize(("law", "fault"), META_FAULTS)
+def test_broken_metas_are_found(law, fault):
+    with pytest.raises(AssertionError, match=re.escape(law)):
+        check_meta(spoiled(META, **fault), tasks_of(META))
+
+
+def test_the_checks_pass_what_is_not_spoiled():
+    check_stats(spoiled(ArmStats.zeros(2)), OBSERVED[ArmStats])
+    check_belief(spoiled(ARMS), ArmStats.zeros(2), OBSERVED[ArmStats])
+    check_meta(spoiled(META), tasks_of(META))
+
+
+def test_one_observation_or_task_is_too_few():
+    with pytest.raises(AssertionError, match="observations are at least two: does not hold, got 1"):
+        check_stats(ArmStats.zeros(2), [(0, 1.0)])
+    with pytest.raises(AssertionError, match="tasks are at least two: does not hold, got 1"):
+        check_meta(META, [META.empty()])
