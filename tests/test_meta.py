@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import kstest, norm
 
 import brute
 from adats.beliefs import BetaArms, ExponentialArms, GaussianArms, PoissonArms
@@ -231,6 +232,22 @@ def test_exchangeable_arms_teach_each_other_and_rows_of_attributes_new_arms():
     pulled = meta.empty(design=rows).add(np.eye(2), [1.0, 3.0])
     taught = absorb(meta, meta.digest(pulled, design=rows))
     assert taught.task_prior(design=[[1.0, 2.0]]).mean == pytest.approx([5.0], abs=0.2)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("design", [None, np.ones((3, 1)), np.arange(6.0).reshape(3, 2)])
+@pytest.mark.parametrize("task_cov", [0.5, np.diag([1.0, 0.0, 2.0])])
+def test_draws_of_a_linear_posterior_follow_the_law_in_every_direction(design, task_cov):
+    p = 3 if design is None else design.shape[1]
+    rng = np.random.default_rng(0)
+    meta = LinearMeta(np.ones(p), 2.0, task_cov=task_cov, noise=0.5, design=design)
+    tasks = [meta.empty().add(rng.standard_normal((2, 3)), rng.standard_normal(2)) for _ in "ab"]
+    digests = [meta.digest(stats) for stats in tasks]
+    belief = absorb(meta, *digests).posterior(digests[0])
+    draws = np.array([belief.sample(rng) for _ in range(4000)]) - belief.mean
+    for direction in np.vstack([np.eye(3), rng.standard_normal((3, 3))]):
+        law = norm(0.0, math.sqrt(direction @ belief.cov @ direction))
+        assert kstest(draws @ direction, law.cdf).pvalue > 1e-3
 
 
 # Mixtures, against plain sums over candidates

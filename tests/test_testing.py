@@ -104,6 +104,14 @@ def test_metas_keep_the_laws(meta):
     check_meta(told, tasks_of(meta)[1:], draws=500)
 
 
+@pytest.mark.parametrize("meta", METAS, ids=name_of)
+def test_priors_and_posteriors_of_metas_keep_the_laws(meta):
+    digest, other, _ = map(meta.digest, tasks_of(meta))
+    told = meta.absorb(digest.message + other.message)
+    for belief in (told.task_prior(), told.posterior(digest)):
+        check_belief(belief, meta.empty(), OBSERVED[type(meta.empty())], draws=500)
+
+
 def test_metas_with_a_design_for_each_task_keep_the_laws():
     meta = LinearMeta([0.5, -1.0], 2.0, task_cov=0.5, noise=1.0)
     designs = [np.ones((3, 2)), np.eye(2), ROWS[:4]]
@@ -263,7 +271,7 @@ META_FAULTS = [
     ("digest since an earlier one", {"digest": stale_digest}),
     ("chain rule of evidence over tasks", {"log_evidence": lambda s: -s.mean.sum()}),
     ("chain rule of evidence over tasks", {"task_prior": shifted_prior}),
-    ("posterior = the task prior without", {"posterior": lambda s, _: s.task_prior()}),
+    ("posterior = prior, conditioned", {"posterior": lambda s, _: s.task_prior()}),
     (
         "prior_given(sample).mean is a function of the rng",
         {"sample": lambda s, _: s.mean + s.scale * STREAM.standard_normal(2)},

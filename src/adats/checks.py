@@ -2,22 +2,26 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
+from scipy.linalg import blas
 
 from adats.types import FloatArray
 
 ROUND_OFF = 1e-9  # relative: how far from symmetric or positive semi-definite still is round-off
 
-T = TypeVar("T")
+HUGE = 1e150  # its square still is a number
 
 
 def array(name: str, value: Any, *, ndim: int | None = None) -> FloatArray:
     """A finite, read-only copy of `value` as float64."""
     try:
-        result = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError):
+        given = np.asarray(value)
+        if given.dtype.kind in "USV":  # text would be read as numbers
+            raise TypeError
+        result = np.array(given, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{name} must be numbers, got {value!r}") from None
     if ndim is not None and result.ndim != ndim:
         raise ValueError(f"{name} must have {ndim} dimensions, got shape {result.shape}")
@@ -47,12 +51,21 @@ def positive(name: str, value: Any) -> FloatArray:
 def number(name: str, value: Any) -> float:
     """A finite float."""
     try:
+        if isinstance(value, (str, bytes)):
+            raise TypeError
         result = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{name} must be a number, got {value!r}") from None
     if not math.isfinite(result):
         raise ValueError(f"{name} must be finite, got {result}")
     return result
+
+
+def modest(name: str, values: FloatArray) -> None:
+    """Raise unless all values are finite and their squares are; one pass, for the hot path."""
+    if values.size and not blas.dasum(values) < HUGE:
+        array(name, values)  # says which entry, if one is not finite
+        raise ValueError(f"{name} too large: their squares overflow")
 
 
 def covariance(name: str, value: Any, dim: int) -> FloatArray:

@@ -62,6 +62,7 @@ def meta_to_dict(meta: MetaBelief) -> dict[str, Any]:
                 "family": type(meta.priors).__name__,
                 "priors": dict(zip(names, values, strict=True)),
                 "log_weights": _finite_or_null(meta.log_weights),
+                "separate": meta.separate,
                 "arms": meta.arms,
                 "total": _sum_to_list(meta.total),
             }
@@ -86,7 +87,7 @@ def meta_from_dict(data: dict[str, Any]) -> MetaBelief:
     if model == "mixture":
         family: type[ProductArms] = getattr(beliefs, _known(data["family"], FAMILIES))
         logs = _from_null(data["log_weights"])
-        weights = np.exp(logs)[:, 0] if logs.shape[1] == 1 else np.exp(logs)
+        weights = np.exp(logs) if data["separate"] else np.exp(logs)[:, 0]
         mixture = MixtureMeta(weights, family(**data["priors"]), arms=data["arms"])
         return _with_total(evolve(mixture, log_weights=logs), data)
     if model == "models":

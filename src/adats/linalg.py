@@ -24,6 +24,8 @@ class Sum(NamedTuple):
         return cls(np.zeros(size), np.zeros(size))
 
     def add(self, term: FloatArray) -> "Sum":
+        if term.shape != self.high.shape:
+            raise ValueError(f"a message of shape {term.shape} does not fit {self.high.shape}")
         high = self.high + term
         back = high - self.high
         lost = high - back
@@ -46,6 +48,21 @@ def psd_factor(cov: FloatArray) -> FloatArray:
     return np.ascontiguousarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
+def psd_inverse(cov: FloatArray) -> tuple["Factor", float]:
+    """The inverse and its largest eigenvalue; infinity, with a useless matrix, if cov is singular.
+
+    A cov of no dimensions stands for a multiple of the identity, and so does the inverse then.
+    """
+    if cov.ndim == 0:
+        value = float(cov)
+        return (1.0 / value, 1.0 / value) if value > 0 else (0.0, np.inf)
+    values, vectors = np.linalg.eigh(cov)
+    if values[0] <= len(values) * np.finfo(np.float64).eps * values[-1]:
+        return np.zeros_like(cov), np.inf
+    scaled = vectors / np.sqrt(values)
+    return scaled @ scaled.T, float(1.0 / values[0])
+
+
 def square_factor(factor: FloatArray) -> FloatArray:
     """A square matrix R with R Rᵀ = F Fᵀ for a wide F, by QR: nothing is squared on the way."""
     return np.ascontiguousarray(np.linalg.qr(factor.T).R.T)
@@ -64,22 +81,26 @@ def whiten(factor: Factor, precision: FloatArray) -> tuple[FloatArray, FloatArra
     XᵀX is the posterior covariance of x = F u, u ~ N(0, I), under a likelihood of precision M.
     """
     if isinstance(factor, float):
-        lower = _cholesky_of_one_plus(precision * (factor * factor))
-        half, _ = lapack.dtrtri(lower, 1)  # C⁻¹ itself
-        return half * factor, lower
-    # dot: for small matrices twice as fast as @
-    lower = _cholesky_of_one_plus(factor.T.dot(precision).dot(factor))
-    half, _ = lapack.dtrtrs(lower, factor.T, 1)
-    return half, lower
-
-
-def _cholesky_of_one_plus(inner: FloatArray) -> FloatArray:
+        inner = precision * factor**2
+    else:  # dot: for small matrices twice as fast as @
+        inner = factor.T.dot(precision).dot(factor)
     inner += _eye(len(inner))
     lower, info = lapack.dpotrf(inner, 1, 1)
     if info != 0:
-        raise ValueError("the statistics are not positive semi-definite: were they subtracted?")
-    result: FloatArray = lower
-    return result
+        return _whiten_rounded(as_matrix(factor, len(inner)), inner)
+    if isinstance(factor, float):
+        half, _ = lapack.dtrtri(lower, 1)  # C⁻¹ itself
+        half *= factor
+    else:
+        half, _ = lapack.dtrtrs(lower, factor.T, 1)
+    return half, lower
+
+
+def _whiten_rounded(factor: FloatArray, inner: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The same where round-off in the statistics outgrew the prior: I + FᵀMF is at least I."""
+    values, vectors = np.linalg.eigh(inner)
+    roots = np.sqrt(np.maximum(values, 1.0))
+    return (vectors / roots).T @ factor.T, np.diag(roots)
 
 
 @functools.lru_cache(maxsize=16)

@@ -21,6 +21,11 @@ def _index(action: Any, arms: int) -> int:
     return int(action)
 
 
+def _same_shape(left: FloatArray, right: FloatArray) -> None:
+    if left.shape != right.shape:
+        raise ValueError(f"statistics of different shapes: {left.shape} and {right.shape}")
+
+
 @dataclass(frozen=True, eq=False)
 class ArmStats:
     """Pulls, summed rewards and summed squares of every arm (T and B of the paper).
@@ -86,9 +91,11 @@ class ArmStats:
         table[2, arm] += value * value
 
     def __add__(self, other: Self) -> Self:
+        _same_shape(self.table, other.table)
         return unchecked(type(self), table=self.table + other.table)
 
     def __sub__(self, other: Self) -> Self:
+        _same_shape(self.table, other.table)
         return unchecked(type(self), table=self.table - other.table)
 
     def flat(self) -> FloatArray:
@@ -193,28 +200,27 @@ class LinearStats:
         x = action if clean else checks.array("features", action)
         if x.shape[-1:] != (size - 1,) or x.ndim not in (1, 2):
             raise ValueError(f"features must end in {size - 1} numbers, got shape {x.shape}")
+        checks.modest("features", x.ravel())
         if x.ndim == 1:
             z = np.empty(size)
             z[:-1] = x
-            z[-1] = checks.number("reward", reward)
+            z[-1] = ArmStats.check_reward(reward)
             n, moments = 1.0, z[:, None].dot(z[None, :])
-            total = z.dot(z)
         else:
             rewards = checks.array("reward", reward)
             if rewards.shape != x.shape[:1]:
                 raise ValueError(f"{rewards.shape} rewards for features of shape {x.shape}")
             z = np.column_stack([x, rewards])
+            checks.modest("reward", rewards)
             n, moments = float(len(z)), z.T @ z
-            total = np.einsum("ij,ij", z, z)
-        if not math.isfinite(total):
-            checks.array("features", x)  # says which entry, if one is not finite
-            raise ValueError("features or reward too large: their squares overflow")
         return unchecked(type(self), n=self.n + n, moments=self.moments + moments)
 
     def __add__(self, other: Self) -> Self:
+        _same_shape(self.moments, other.moments)
         return unchecked(type(self), n=self.n + other.n, moments=self.moments + other.moments)
 
     def __sub__(self, other: Self) -> Self:
+        _same_shape(self.moments, other.moments)
         return unchecked(type(self), n=self.n - other.n, moments=self.moments - other.moments)
 
     def flat(self) -> FloatArray:

@@ -60,16 +60,16 @@ def check_belief(
     >>> check_belief(prior, ArmStats.zeros(2), [(0, 1.5), (1, -2.0), (0, 0.5)])
     """
     a, b = _halves(empty, observations)
-    kept = _portrait(belief)
+    kept = _look(belief)
 
     nothing, both = belief.condition(empty), belief.condition(a + b)
-    _alike("the belief is unchanged", _portrait(belief), kept)
+    _alike("the belief is unchanged", _look(belief), kept)
     _same("the log evidence of nothing is 0", nothing.log_evidence, 0.0)
-    _alike("conditioning on nothing", _portrait(nothing.belief), _portrait(belief))
+    _alike("conditioning on nothing", _look(nothing.belief), _look(belief))
     for law, first, second in (("a then b", a, b), ("b then a", b, a)):
         part = belief.condition(first)
         rest = part.belief.condition(second)
-        _alike(f"{law} = both at once", _portrait(rest.belief), _portrait(both.belief))
+        _alike(f"{law} = both at once", _look(rest.belief), _look(both.belief))
         summed = part.log_evidence + rest.log_evidence
         _same(f"chain rule of evidence, {law}", summed, both.log_evidence)
     for one in (belief, both.belief):
@@ -97,9 +97,9 @@ def check_meta(
     arms = range(getattr(meta, "n_arms", 0))
 
     def seen(one: MetaBelief) -> Portrait:
-        prior = _portrait(one.task_prior(design=phis[0]))
-        found = {f"{name} of the task prior": value for name, value in prior.items()}
-        return _portrait(one) | found | {"log evidence": np.array(one.log_evidence())}
+        prior = _look(one.task_prior(design=phis[0])).items()
+        found = {f"task prior's {name}": value for name, value in prior}
+        return _look(one) | found | {"log evidence": np.array(one.log_evidence())}
 
     kept = seen(meta)
     digests = [meta.digest(s, design=phi) for s, phi in zip(tasks, phis, strict=True)]
@@ -121,17 +121,17 @@ def check_meta(
             told = others.task_prior(design=phi).condition(stats)
             gain = after.log_evidence() - others.log_evidence()
             _same("chain rule of evidence over tasks", gain, told.log_evidence)
-            law = "posterior = the task prior without the task, conditioned on it"
             for one in (digest, later, grown):
-                _alike(law, _portrait(after.posterior(one)), _portrait(told.belief))
+                found = _look(after.posterior(one))
+                _alike("posterior = prior, conditioned", found, _look(told.belief))
 
     for one in (meta, full):
         means = partial(_mean_given_draw, one, phis[0])
         prior = one.task_prior(design=phis[0])
         _check_draws("prior_given(sample).mean", means, one.sample, prior, draws, seed)
         mu = one.sample(np.random.default_rng(seed))
-        evidence = one.prior_given(mu, design=phis[0]).condition(tasks[0]).log_evidence
-        _that("prior_given(sample) conditions", np.isfinite(evidence), evidence)
+        told = one.prior_given(mu, design=phis[0]).condition(tasks[0])
+        _that("prior_given(sample) conditions", np.isfinite(told.log_evidence), told)
 
 
 def _that(law: str, holds: Any, found: object) -> None:
@@ -151,7 +151,7 @@ def _alike(law: str, left: Portrait, right: Portrait) -> None:
         _same(f"{law} ({name})", left[name], right[name])
 
 
-def _portrait(one: Any) -> Portrait:
+def _look(one: Any) -> Portrait:
     names = ("mean", "scale", "cov", "weights")
     return {name: np.array(getattr(one, name)) for name in names if hasattr(one, name)}
 

@@ -11,7 +11,7 @@ from adats.beliefs.product import ProductArms
 from adats.stats import ArmStats, CountStats, PositiveStats
 from adats.types import FloatArray, Rng
 
-TINY = float(np.finfo(np.float64).tiny)
+LARGEST = 1e308  # a mean reward above it is cut
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +87,7 @@ class ExponentialArms(_GammaArms):
         return np.where(heavy, np.inf, self.mean / np.sqrt(np.where(heavy, 1.0, self.shape - 2)))
 
     def sample(self, rng: Rng) -> FloatArray:
-        return self.rate / np.maximum(rng.standard_gamma(self.shape), TINY)
+        return self.rate / np.maximum(rng.standard_gamma(self.shape), self.rate / LARGEST)
 
     def updated(self, stats: Any) -> Self:
         return self.of(self.shape + stats.count, self.rate + stats.total)

@@ -64,7 +64,9 @@ class LinearBelief(_Linear):
         object.__setattr__(self, "mean", mean)
         cov = checks.covariance("cov", cov, len(mean))
         object.__setattr__(self, "factor", linalg.psd_factor(cov))
-        object.__setattr__(self, "noise", float(checks.positive("noise", noise)))
+        object.__setattr__(
+            self, "noise", float(checks.positive("noise", checks.number("noise", noise)))
+        )
 
     @classmethod
     def of(cls, mean: FloatArray, factor: FloatArray, noise: float) -> Self:

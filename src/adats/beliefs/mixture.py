@@ -35,6 +35,21 @@ def draw(weights: FloatArray, rng: Rng) -> IntArray:
     return np.minimum(index, len(weights) - 1)
 
 
+def _average(weights: FloatArray, values: FloatArray) -> FloatArray:
+    """Weighted sum over the first axis; what has no weight does not count, even if infinite."""
+    average: FloatArray = (weights * np.where(weights > 0, values, 0.0)).sum(axis=0)
+    return average
+
+
+def _spread(weights: FloatArray, means: FloatArray, scales: FloatArray) -> FloatArray:
+    """Standard deviation of a mixture; infinite where a component's is."""
+    centre = _average(weights, means)
+    endless = np.isinf(_average(weights, scales))
+    gaps = np.where(endless, 0.0, means) - np.where(endless, 0.0, centre)
+    variances = np.where(endless, 0.0, scales) ** 2 + gaps**2
+    return np.where(endless, np.inf, np.sqrt(_average(weights, variances)))
+
+
 @dataclass(frozen=True, eq=False)
 class MixtureArms:
     """A mixture of product beliefs of one family, given as a stack.
@@ -62,14 +77,11 @@ class MixtureArms:
 
     @property
     def mean(self) -> FloatArray:
-        mean: FloatArray = (self.weights * self.components.mean).sum(axis=0)
-        return mean
+        return _average(self.weights, self.components.mean)
 
     @property
     def scale(self) -> FloatArray:
-        spread = self.components.scale**2 + (self.components.mean - self.mean) ** 2
-        scale: FloatArray = np.sqrt((self.weights * spread).sum(axis=0))
-        return scale
+        return _spread(self.weights, self.components.mean, self.components.scale)
 
     def sample(self, rng: Rng) -> FloatArray:
         """Exact: a component (one an arm, if arms are separate), then a draw from it."""
@@ -128,6 +140,8 @@ class BeliefMixture:
         checked = checks.weights("weights", weights)
         if checked.shape != (len(beliefs),):
             raise ValueError(f"{len(beliefs)} beliefs need as many weights, got {checked.shape}")
+        if len({np.shape(belief.mean) for belief in beliefs}) != 1:
+            raise ValueError("the beliefs of a mixture must be over the same arms")
         object.__setattr__(self, "log_weights", log_of(checked))
         object.__setattr__(self, "beliefs", tuple(beliefs))
 
@@ -141,13 +155,13 @@ class BeliefMixture:
 
     @property
     def mean(self) -> FloatArray:
-        return self.weights @ np.stack([b.mean for b in self.beliefs])
+        return _average(self.weights[:, None], np.stack([b.mean for b in self.beliefs]))
 
     @property
     def scale(self) -> FloatArray:
         means = np.stack([b.mean for b in self.beliefs])
         scales = np.stack([b.scale for b in self.beliefs])
-        return np.sqrt(self.weights @ (scales**2 + (means - self.mean) ** 2))
+        return _spread(self.weights[:, None], means, scales)
 
     @property
     def cov(self) -> FloatArray:

@@ -39,6 +39,8 @@ class ProductArms(ABC):
         """The posterior, under each candidate of the stack."""
 
     def condition(self, stats: Any) -> Conditioned[Self]:
+        if stats.table.shape[1] != self.n_arms:
+            raise ValueError(f"statistics of {stats.table.shape[1]} arms for {self.n_arms}")
         return Conditioned(float(self.arm_log_evidence(stats).sum()), self.updated(stats))
 
     @property

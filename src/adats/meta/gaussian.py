@@ -12,7 +12,7 @@ from adats.beliefs import GaussianArms
 from adats.beliefs.gaussian import LOG_2PI
 from adats.frozen import evolve
 from adats.linalg import Sum
-from adats.meta.names import arm_names, no_design
+from adats.meta.names import arm_names, grown_names, no_design
 from adats.stats import ArmStats
 from adats.types import Arm, FloatArray, Rng
 
@@ -139,6 +139,8 @@ class GaussianMeta:
         numbers come out however the statistics were reached.
         """
         no_design(design)
+        if stats.table.shape[1] != self.n_arms:
+            raise ValueError(f"statistics of {stats.table.shape[1]} arms for {self.n_arms}")
         if since is None:
             message, keep = np.zeros((3, self.n_arms)), self._ones.copy()
             changed = np.flatnonzero(stats.table[0]).tolist()
@@ -196,11 +198,12 @@ class GaussianMeta:
 
     def widen(self, factor: float) -> Self:
         """The meta-prior with its width times `factor`: 3 and 1/3 make AdaTS+ and AdaTS-."""
-        wider = self.meta_scale * float(checks.positive("factor", factor))
+        wider = self.meta_scale * checks.positive("factor", checks.number("factor", factor))
         return evolve(self, drop=("_known_mu",), meta_scale=wider, _meta_variance=wider**2)
 
     def with_arm(self, name: Arm | None, like: int) -> Self:
         """One more arm at the end, with the prior (not the data) of arm `like`."""
+        arms = grown_names(self.arms, name, like, self.n_arms)
         columns = [np.pad(v.reshape(3, -1), ((0, 0), (0, 1))).ravel() for v in self.total]
         new = evolve(
             self,
@@ -209,7 +212,7 @@ class GaussianMeta:
             meta_scale=np.append(self.meta_scale, self.meta_scale[like]),
             task_scale=np.append(self.task_scale, self.task_scale[like]),
             noise=np.append(self.noise, self.noise[like]),
-            arms=None if self.arms is None or name is None else (*self.arms, name),
+            arms=arms,
             total=Sum(*columns),
         )
         new._prepare()

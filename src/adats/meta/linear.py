@@ -44,6 +44,8 @@ class LinearMeta:
     # computed once from the above
     _meta_factor: linalg.Factor = field(repr=False)
     _task_factor: linalg.Factor = field(repr=False)
+    _task_precision: linalg.Factor = field(repr=False)  # Σ_0⁻¹, where there is one
+    _task_weight: float = field(repr=False)  # its largest eigenvalue, or infinity
     _dim: int = field(repr=False)  # of theta, where a task has no design of its own
     _precision: float = field(repr=False)
     _log_noise: float = field(repr=False)
@@ -56,7 +58,7 @@ class LinearMeta:
         if p == 0:
             raise ValueError("mean must have at least one entry")
         phi = None if design is None else self._check_design(design, p)
-        noise = float(checks.positive("noise", noise))
+        noise = float(checks.positive("noise", checks.number("noise", noise)))
         spread = checks.array("task_cov", task_cov)
         if spread.ndim:
             spread = checks.covariance("task_cov", spread, p if phi is None else len(phi))
@@ -75,11 +77,14 @@ class LinearMeta:
     def _prepare(self) -> None:
         """Factors that depend on the model alone, computed once."""
         dim = self.meta_mean.size if self.design is None else len(self.design)
+        inverse, weight = linalg.psd_inverse(self.task_cov)
         size = float(self.meta_cov[0, 0])
         simple = np.array_equal(self.meta_cov, size * np.eye(len(self.meta_cov)))
         self.__dict__.update(
             _meta_factor=math.sqrt(size) if simple else linalg.psd_factor(self.meta_cov),
             _task_factor=self._task_factor_of(dim),
+            _task_precision=inverse,
+            _task_weight=weight,
             _dim=dim,
             _precision=self.noise**-2.0,
             _log_noise=LOG_2PI + 2 * float(np.log(self.noise)),
@@ -139,12 +144,23 @@ class LinearMeta:
         since: LinearDigest | None = None,  # noqa: ARG002
         changed: Iterable[int] = (),  # noqa: ARG002
     ) -> LinearDigest:
-        phi, spread, _ = self._structure(design)
+        phi, spread, dim = self._structure(design)
+        if len(stats.moments) != dim + 1:
+            raise ValueError(f"theta has {dim} entries, but features {len(stats.moments) - 1}")
         moments = stats.moments * self._precision
         half, lower = linalg.whiten(spread, moments[:-1, :-1])
         both = half.dot(moments[:-1])  # V and u, side by side
-        message = moments - both.T.dot(both)
-        # M = G/σ² - G/σ² (Σ_0⁻¹ + G/σ²)⁻¹ G/σ²,  h = B/σ² - G/σ² (Σ_0⁻¹ + G/σ²)⁻¹ B/σ²
+        message = moments - both.T.dot(both)  # M = G/σ² - G/σ² (Σ_0⁻¹ + G/σ²)⁻¹ G/σ², and h
+        if float(moments.trace() - moments[-1, -1]) > self._task_weight:
+            # Much data: the same with Σ_0⁻¹ in the place of G/σ², which is smaller, so that the
+            # difference loses fewer digits.
+            inverse = self._task_precision
+            if isinstance(inverse, float):
+                dual, inverse = half * inverse, linalg.as_matrix(inverse, dim)
+            else:
+                dual = half.dot(inverse)
+            message[:-1, :-1] = inverse - dual.T.dot(dual)
+            message[:-1, -1] = message[-1, :-1] = both[:, -1].dot(dual)
         message[-1, -1] += stats.n * self._log_noise + 2 * linalg.log_det(lower)
         message[-1, -1] *= -0.5
         if phi is not None:
@@ -195,7 +211,7 @@ class LinearMeta:
 
     def widen(self, factor: float) -> Self:
         """The meta-prior with its width times `factor`: 3 and 1/3 make AdaTS+ and AdaTS-."""
-        factor = float(checks.positive("factor", factor))
+        factor = float(checks.positive("factor", checks.number("factor", factor)))
         new = evolve(self, drop=("_known_mu",), meta_cov=self.meta_cov * factor**2)
         new._prepare()
         return new

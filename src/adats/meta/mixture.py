@@ -12,7 +12,7 @@ from adats.beliefs.mixture import candidate_weights, draw, grouped, log_of, soft
 from adats.beliefs.product import ProductArms
 from adats.frozen import evolve
 from adats.linalg import Sum
-from adats.meta.names import arm_names, no_design
+from adats.meta.names import arm_names, grown_names, no_design
 from adats.stats import ArmStats
 from adats.types import Arm, FloatArray, Rng
 
@@ -41,6 +41,7 @@ class MixtureMeta:
     log_weights: FloatArray  # log w_q, (candidates, 1) or (candidates, arms)
     priors: ProductArms  # a stack: parameters have shape (candidates, arms)
     arms: tuple[Arm, ...] | None
+    separate: bool  # whether every arm has a categorical of its own
     total: Sum  # of the messages of all tasks
 
     def __init__(
@@ -56,7 +57,11 @@ class MixtureMeta:
             raise ValueError(f"{len(names)} names for {stack.n_arms} arms")
         log_weights = log_of(candidate_weights(weights, stack))
         self.__dict__.update(
-            log_weights=log_weights, priors=stack, arms=names, total=Sum.zeros(log_weights.size)
+            log_weights=log_weights,
+            priors=stack,
+            arms=names,
+            separate=np.ndim(weights) == 2,
+            total=Sum.zeros(log_weights.size),
         )
 
     @property
@@ -71,7 +76,7 @@ class MixtureMeta:
     def weights(self) -> FloatArray:
         """Q_s(j): the belief in each candidate given all tasks, in the shape it was given."""
         weights = softmax(self._log_posterior())
-        return weights[:, 0] if weights.shape[1] == 1 else weights
+        return weights if self.separate else weights[:, 0]
 
     @property
     def mean(self) -> FloatArray:
@@ -92,6 +97,8 @@ class MixtureMeta:
     ) -> MixtureDigest:
         """With `since`, the digest of earlier statistics, only `changed` arms are worked out."""
         no_design(design)
+        if stats.table.shape != (self.priors.STATS.ROWS, self.n_arms):
+            raise ValueError(f"statistics of shape {stats.table.shape} for {self.n_arms} arms")
         if since is None:
             evidence, components = self.priors.arm_log_evidence(stats), self.priors.updated(stats)
         else:
@@ -142,9 +149,9 @@ class MixtureMeta:
 
     def with_arm(self, name: Arm | None, like: int) -> Self:
         """One more arm at the end, with the prior (not the data) of arm `like`."""
-        arms = None if self.arms is None or name is None else (*self.arms, name)
+        arms = grown_names(self.arms, name, like, self.n_arms)
         changes: dict[str, Any] = {"priors": self.priors.with_arm(like), "arms": arms}
-        if self.log_weights.shape[1] > 1:
+        if self.separate:
             shape = self.log_weights.shape
             columns = [np.pad(v.reshape(shape), ((0, 0), (0, 1))).ravel() for v in self.total]
             changes["total"] = Sum(*columns)

@@ -89,6 +89,7 @@ class ModelMixture:
         since: ModelDigest | None = None,
         changed: Iterable[int] = (),
     ) -> ModelDigest:
+        changed = tuple(changed)
         earlier = (None,) * len(self.models) if since is None else since.parts
         parts = tuple(
             model.digest(stats, design=design, since=part, changed=changed)

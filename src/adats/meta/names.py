@@ -21,6 +21,17 @@ def arm_names(arms: Sequence[Arm] | None) -> tuple[Arm, ...] | None:
     return names
 
 
+def grown_names(
+    names: tuple[Arm, ...] | None, name: Arm | None, like: int, count: int
+) -> tuple[Arm, ...] | None:
+    """Names with one more, for a new arm that starts like another."""
+    if not 0 <= like < count:
+        raise ValueError(f"there is no arm {like}: arms are 0 to {count - 1}")
+    if (names is None) != (name is None):
+        raise ValueError("give the new arm a name just where the others have names")
+    return None if names is None or name is None else arm_names((*names, name))
+
+
 def no_design(design: FloatArray | None) -> None:
     if design is not None:
         raise ValueError("a design is for linear models; this model has arms")
