@@ -5,16 +5,8 @@ from itertools import pairwise, product
 from typing import NamedTuple
 
 import numpy as np
-import pytest
 from scipy import integrate, stats
 from scipy.linalg import block_diag
-
-OPEN = pytest.mark.xfail(strict=True, reason="known and open: not handled yet")
-
-
-def still_open(cases):
-    """Cases of a parametrised test that are known to fail."""
-    return [pytest.param(*case, marks=OPEN) for case in cases]
 
 
 class Joint(NamedTuple):

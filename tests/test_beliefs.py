@@ -15,7 +15,6 @@ from adats.beliefs import (
     PoissonArms,
 )
 from adats.stats import ArmStats, BinaryStats, CountStats, LinearStats, PositiveStats
-from brute import OPEN, still_open
 
 SEEDS = range(5)
 
@@ -161,7 +160,6 @@ def test_exponential_arms_speak_of_the_mean_reward_one_over_the_rate():
     assert (drawn(heavy, 200) > 0).all()
 
 
-@OPEN
 def test_a_mixture_of_infinite_means_has_an_infinite_mean_and_scale():
     heavy, light = ExponentialArms([0.5, 1.5, 3.0], 1.0), ExponentialArms([3.0, 3.0, 3.0], 1.0)
     both = MixtureArms([0.5, 0.5], [heavy, light])
@@ -173,7 +171,6 @@ def test_a_mixture_of_infinite_means_has_an_infinite_mean_and_scale():
     np.testing.assert_array_equal(MixtureArms([0.0, 1.0], [heavy, light]).mean, light.mean)
 
 
-@OPEN
 def test_draws_of_extreme_tails_are_positive_numbers():
     draws = drawn(ExponentialArms([1e-3, 1e-3], [10.0, 1e-10]), 200)
     assert (draws > 0).all()
@@ -332,17 +329,15 @@ BAD = [
     (lambda: BeliefMixture([1.0], [TWO, TWO]), "2 beliefs need as many weights, got (1,)"),
     (lambda: BeliefMixture([0.7, 0.7], [TWO, TWO]), "weights must sum to 1, got 1.4"),
     (lambda: BeliefMixture([math.nan, 0.7], [TWO, TWO]), "weights must be finite, got nan"),
-    (lambda: TWO.condition(ArmStats.zeros(3)), "(3,)"),
+    (lambda: TWO.condition(ArmStats.zeros(3)), "3 arms for 2"),
     (lambda: LinearBelief([0.0], 1.0, 1.0).condition(LinearStats.zeros(3)), "(3,3)"),
-]
-BAD_OPEN = [
     (lambda: BeliefMixture([0.5, 0.5], [TWO, THREE]), "arms"),
     (lambda: LinearBelief([0.0], 1.0, [1.0, 2.0]), "noise"),
-    (lambda: GaussianArms([0.0], 1.0, 1.0).condition(ArmStats.zeros(3)), "3"),
+    (lambda: GaussianArms([0.0], 1.0, 1.0).condition(ArmStats.zeros(3)), "3 arms for 1"),
 ]
 
 
-@pytest.mark.parametrize(("build", "message"), [*BAD, *still_open(BAD_OPEN)])
+@pytest.mark.parametrize(("build", "message"), BAD)
 def test_bad_input_is_refused(build, message):
     with pytest.raises(ValueError) as caught:  # noqa: PT011
         build()

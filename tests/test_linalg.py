@@ -130,6 +130,24 @@ def test_a_number_stands_for_a_multiple_of_the_identity(number):
     assert linalg.log_det(left[1]) == pytest.approx(np.linalg.slogdet(inner)[1] / 2, abs=1e-13)
 
 
-def test_whiten_refuses_a_negative_precision():
-    with pytest.raises(ValueError, match="not positive semi-definite: were they subtracted"):
-        linalg.whiten(np.eye(2), -2.0 * np.eye(2))
+@pytest.mark.parametrize("factor", [1e5, 1e5 * np.eye(3)])
+def test_round_off_below_zero_is_no_information(factor):
+    precision = np.diag([2.0, 0.0, -1e-9])  # times 1e10 this is -10: no Cholesky factor
+    half, lower = linalg.whiten(factor, precision)
+    expected = np.diag([1 / (1e-10 + 2.0), 1e10, 1e10])
+    np.testing.assert_allclose(half.T @ half, expected, rtol=1e-12)
+    assert linalg.log_det(lower) == pytest.approx(0.5 * math.log1p(2e10), rel=1e-12)
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+def test_inverse_of_a_definite_matrix_and_its_largest_eigenvalue(size):
+    cov = size * psd(np.random.default_rng(5), 3, 7)
+    inverse, largest = linalg.psd_inverse(cov)
+    np.testing.assert_allclose(inverse @ cov, np.eye(3), atol=1e-12)
+    assert largest == pytest.approx(np.linalg.eigvalsh(np.linalg.inv(cov))[-1], rel=1e-10)
+    assert linalg.psd_inverse(np.array(4.0)) == (0.25, 0.25)
+
+
+@pytest.mark.parametrize("cov", [np.array(0.0), np.zeros((2, 2)), np.ones((2, 2))])
+def test_a_singular_matrix_has_an_infinite_inverse(cov):
+    assert linalg.psd_inverse(cov)[1] == np.inf

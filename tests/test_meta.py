@@ -11,7 +11,6 @@ import brute
 from adats.beliefs import BetaArms, ExponentialArms, GaussianArms, PoissonArms
 from adats.meta import GaussianMeta, LinearMeta, MixtureMeta, ModelMixture
 from adats.stats import ArmStats, LinearStats
-from brute import OPEN, still_open
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -153,7 +152,7 @@ def test_gaussian_meta_posterior_of_the_paper():
             assert after.task_prior().scale[arm] == pytest.approx(spread, rel=1e-12)
 
 
-@pytest.mark.parametrize("noise", [1.0, pytest.param(0.1, marks=OPEN)])
+@pytest.mark.parametrize("noise", [1.0, 0.1])
 def test_linear_meta_posterior_of_the_paper(noise):
     rng = np.random.default_rng(1)
     roots = rng.standard_normal((2, 3, 3))
@@ -175,7 +174,6 @@ def test_linear_meta_posterior_of_the_paper(noise):
         close(after.task_prior().cov, cov + task_cov, 1e-12)
 
 
-@OPEN
 def test_a_vague_prior_and_little_noise_do_not_make_honest_data_impossible():
     meta = LinearMeta(np.zeros(5), 1e8, task_cov=1.0, noise=0.001)
     rng = np.random.default_rng(0)
@@ -461,7 +459,6 @@ def test_a_new_arm_is_as_if_it_had_always_been_there(kind):
     assert small.n_arms == 2
 
 
-@OPEN
 def test_the_only_arm_of_separate_mixtures_can_get_a_second_one():
     def build(arms):
         return MixtureMeta([[0.5] * arms, [0.5] * arms], [BetaArms([a] * arms, 1) for a in (1, 9)])
@@ -472,7 +469,6 @@ def test_the_only_arm_of_separate_mixtures_can_get_a_second_one():
     close(grown.task_prior().mean, whole.task_prior().mean)
 
 
-@OPEN
 def test_changed_arms_may_come_from_an_iterator():
     parts = models()
     meta = ModelMixture(np.full(4, 0.25), parts)
@@ -549,10 +545,6 @@ BAD = [
     ),
     (lambda: linear().prior_given([1.0]), "mu must have shape (2,), got (1,)"),
     (lambda: linear().widen(-1.0), "factor must be positive, got -1.0"),
-    (
-        lambda: linear().digest(LinearStats.zeros(2) - LinearStats.zeros(2).add([9.0, 0.0], 1.0)),
-        "subtracted?",
-    ),
     (lambda: MixtureMeta([0.5, 0.6], BETAS), "weights must sum to 1, got 1.1"),
     (lambda: MixtureMeta([[0.5, 0.5], [0.5, 0.4]], BETAS), "weights must sum to 1, got 0.9"),
     (lambda: MixtureMeta([1.5, -0.5], BETAS), "weights must not be negative, got -0.5"),
@@ -582,8 +574,6 @@ BAD = [
         "a model's index, got [1. 0. 0.]",
     ),
     (lambda: ModelMixture([1.0], [gaussian()]).prior_given([]), "a model's index"),
-]
-BAD_OPEN = [
     (lambda: linear().digest(LinearStats.zeros(3).add([1.0, 0.0, 0.0], 1.0)), "3"),
     (lambda: gaussian().digest(ArmStats.zeros(1).add(0, 1.0)), "1"),
     (lambda: gaussian().digest(ArmStats.zeros(3).add(0, 1.0)), "3"),
@@ -596,7 +586,7 @@ BAD_OPEN = [
 ]
 
 
-@pytest.mark.parametrize(("build", "message"), [*BAD, *still_open(BAD_OPEN)])
+@pytest.mark.parametrize(("build", "message"), BAD)
 def test_bad_input_is_refused(build, message):
     with pytest.raises(ValueError) as caught:  # noqa: PT011
         build()

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adats.stats import ArmStats, BinaryStats, CountStats, LinearStats, PositiveStats
-from brute import OPEN, still_open
 
 ARM_KINDS = [ArmStats, BinaryStats, CountStats, PositiveStats]
 REWARDS = {
@@ -91,11 +90,9 @@ LINEAR_BAD = [
     ((np.zeros((2, 2, 2)), 1.0), "features must end in 2 numbers, got shape (2, 2, 2)"),
     ((np.zeros((3, 2)), [1.0, 2.0]), "(2,) rewards for features of shape (3, 2)"),
     ((np.zeros((1, 2)), [math.nan]), "reward must be finite, got nan at index (0,)"),
-]
-LINEAR_OPEN = [
     (([1.0, 0.0], "1.5"), "reward must be a number, got '1.5'"),
     ((["1", "0"], 1.0), "features must be numbers, got ['1', '0']"),
-    (([1.0, 0.0], 1e200), "too large: their squares overflow"),
+    (([1.0, 0.0], 1e200), "1e+200 is too large: its square overflows"),
     (([1e200, 0.0], 1.0), "too large: their squares overflow"),
     (([[1e200, 0.0]], [1.0]), "too large: their squares overflow"),
     (([[1.0, 0.0]], [1e200]), "too large: their squares overflow"),
@@ -121,8 +118,6 @@ ARM_BAD = [
     (([0.0, 1.0], [1.0, 1.0]), "an arm is an integer index here, got 0.0"),
     (([False, True], [1.0, 1.0]), "an arm is an integer index here, got False"),
     (([0, 1], [1.0, math.nan]), "reward must be finite, got nan"),
-]
-ARM_OPEN = [
     ((0, "1"), "reward must be a number, got '1'"),
     ((0, 10**400), "reward must be"),
 ]
@@ -148,7 +143,7 @@ def refuses(stats, action, reward, message):
 
 
 @pytest.mark.parametrize("kind", ARM_KINDS)
-@pytest.mark.parametrize(("pull", "message"), [*ARM_BAD, *still_open(ARM_OPEN)])
+@pytest.mark.parametrize(("pull", "message"), ARM_BAD)
 def test_arm_stats_refuse(kind, pull, message):
     refuses(kind.zeros(2).add(0, 1), *pull, message)
 
@@ -159,7 +154,7 @@ def test_rewards_of_the_wrong_kind_are_refused(kind, reward, message):
     refuses(kind.zeros(2), [0, 1], [1, reward], message)
 
 
-@pytest.mark.parametrize(("pull", "message"), [*LINEAR_BAD, *still_open(LINEAR_OPEN)])
+@pytest.mark.parametrize(("pull", "message"), LINEAR_BAD)
 def test_linear_stats_refuse(pull, message):
     refuses(LinearStats.zeros(2).add([1.0, 1.0], 1.0), *pull, message)
 
@@ -179,7 +174,6 @@ def test_from_flat_owns_its_numbers():
         np.testing.assert_array_equal(again.flat(), stats.flat())
 
 
-@OPEN
 def test_statistics_of_different_sizes_do_not_add():
     for kind in (*ARM_KINDS, LinearStats):
         for left, right in ((1, 3), (3, 1), (2, 3)):

@@ -13,6 +13,7 @@ from adats import checks, codec
 from adats.actions import Arms, Decision, feature_rows
 from adats.errors import FileFormatError, FinishedTask, UnknownTask
 from adats.explore import covering_actions, newest_row, spanning_arms
+from adats.meta import ModelMixture
 from adats.meta.names import arm_names
 from adats.oracles import BestArm, BestRow, Oracle
 from adats.stats import LinearStats
@@ -135,6 +136,8 @@ class Agent(ABC):
         before: Any = None if plain else self._rng.bit_generator.state
         if known is None:
             state = self._drawn(state)
+        if state.digest is None and self.LEARNS:  # after a load, or with a new arm
+            state = state._replace(digest=self._digest(state))
         action: int | IntArray | None = None
         if state.asked is not None:
             action, state = self._forced(state, rows, mask)
@@ -439,7 +442,11 @@ class MetaTS(Agent):
 
     def _grown(self, state: TaskState, meta: ArmMeta) -> TaskState:
         """The draw for the new arm is made now, from its marginal."""
-        mu, fresh = cast(FloatArray, state.mu), meta.sample(self._rng)
+        mu = cast(FloatArray, state.mu)
+        if isinstance(meta, ModelMixture):  # of the model that was drawn
+            fresh = np.append(mu[0], meta.models[int(mu[0])].sample(self._rng))
+        else:
+            fresh = meta.sample(self._rng)
         mu = mu if mu.size == fresh.size else np.append(mu, fresh[-1])
         return super()._grown(state, meta)._replace(mu=mu)
 

@@ -18,7 +18,7 @@ def array(name: str, value: Any, *, ndim: int | None = None) -> FloatArray:
     """A finite, read-only copy of `value` as float64."""
     try:
         given = np.asarray(value)
-        if given.dtype.kind in "USV":  # text would be read as numbers
+        if given.dtype.kind in "USVc":  # text and complex numbers would be read as numbers
             raise TypeError
         result = np.array(given, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):

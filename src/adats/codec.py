@@ -194,7 +194,7 @@ def unpack(name: str, arrays: dict[str, Any]) -> list[FloatArray | None]:
 # files
 
 
-def _write(path: str | os.PathLike[str], write: Callable[[IO[bytes]], None]) -> None:
+def write_whole(path: str | os.PathLike[str], write: Callable[[IO[bytes]], None]) -> None:
     """Whole or not at all: to a neighbour first, then renamed."""
     target = Path(path)
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
@@ -215,7 +215,7 @@ def write_npz(
 ) -> None:
     text = json.dumps({"format": kind, "version": VERSION, **header}, allow_nan=False)
     head = np.frombuffer(text.encode(), dtype=np.uint8)
-    _write(path, lambda file: np.savez(file, header=head, **arrays))
+    write_whole(path, lambda file: np.savez(file, header=head, **arrays))
 
 
 def read_npz(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -246,7 +246,7 @@ def save_prior(meta: MetaBelief, path: str | os.PathLike[str]) -> None:
     """Write a meta-belief, with what it has learned, as small versioned JSON."""
     data = {"format": "adats-prior", "version": VERSION, "prior": meta_to_dict(meta)}
     text = json.dumps(data, allow_nan=False, indent=1) + "\n"
-    _write(path, lambda file: cast(None, file.write(text.encode())))
+    write_whole(path, lambda file: cast(None, file.write(text.encode())))
 
 
 def load_prior(path: str | os.PathLike[str]) -> Any:

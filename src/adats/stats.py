@@ -63,7 +63,7 @@ class ArmStats:
     def check_reward(cls, reward: Any) -> float:
         """The reward as a float, or an error where this kind of reward cannot have that value."""
         value = reward if type(reward) is float else checks.number("reward", reward)
-        if not math.isfinite(value * value):
+        if not -checks.HUGE < value < checks.HUGE:
             checks.number("reward", value)  # raises where the reward itself is not finite
             raise ValueError(f"reward {value} is too large: its square overflows")
         return value

@@ -39,8 +39,8 @@ class ProductArms(ABC):
         """The posterior, under each candidate of the stack."""
 
     def condition(self, stats: Any) -> Conditioned[Self]:
-        if stats.table.shape[1] != self.n_arms:
-            raise ValueError(f"statistics of {stats.table.shape[1]} arms for {self.n_arms}")
+        if stats.table.shape != (self.STATS.ROWS, self.n_arms):
+            raise ValueError(f"statistics of shape {stats.table.shape} for {self.n_arms} arms")
         return Conditioned(float(self.arm_log_evidence(stats).sum()), self.updated(stats))
 
     @property
@@ -58,6 +58,8 @@ class ProductArms(ABC):
     def _settle(self) -> None:
         """Bring checked parameters to one shape, at least one axis."""
         values = checks.broadcast(self.PARAMETERS, [np.atleast_1d(p) for p in self.parameters()])
+        if values[0].size == 0:
+            raise ValueError(f"{self.PARAMETERS[0]} must have an entry for each arm, got none")
         for name, value in zip(self.PARAMETERS, values, strict=True):
             value.flags.writeable = False
             object.__setattr__(self, name, value)

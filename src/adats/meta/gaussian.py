@@ -24,6 +24,28 @@ class GaussianDigest(NamedTuple):
     keep: FloatArray  # σ² / (σ² + T σ_0²), the share of mu in theta's posterior
 
 
+def _arm_digest(
+    count: float,
+    total: float,
+    squares: float,
+    mu_q: float,
+    ratio: float,  # σ_0² / σ²
+    precision: float,  # 1 / σ²
+    log_noise: float,  # log 2πσ²
+) -> tuple[float, float, float, float]:
+    """M, h, c and keep of one arm."""
+    if count < 0:
+        raise ValueError(f"statistics of {count} pulls: more was taken out than put in")
+    centred = total - count * mu_q
+    grown = 1.0 + count * ratio
+    weight = precision / grown
+    m = count * weight  # T / (T σ_0² + σ²) (eq. 2)
+    h = centred * weight  # (B - T mu_q) / (T σ_0² + σ²) (eq. 2)
+    around = squares - mu_q * (total + centred)  # Σ (y - mu_q)²
+    fit = around * precision - ratio * centred * h
+    return m, h, -0.5 * (count * log_noise + math.log(grown) + fit), 1.0 / grown
+
+
 @dataclass(frozen=True, eq=False, init=False)
 class GaussianMeta:
     """mu_i ~ N(mean_i, scale_i²), theta_i ~ N(mu_i, task_scale_i²), rewards N(theta_i, noise_i²).
@@ -46,7 +68,7 @@ class GaussianMeta:
     _task_variance: FloatArray = field(repr=False)
     _meta_variance: FloatArray = field(repr=False)
     _ones: FloatArray = field(repr=False)
-    _constants: tuple[tuple[float, ...], ...] = field(repr=False)
+    _constants: list[list[float]] = field(repr=False)  # for _arm_digest, a list a parameter
 
     def __init__(
         self,
@@ -94,8 +116,7 @@ class GaussianMeta:
             _task_variance=self.task_scale**2,
             _meta_variance=self.meta_scale**2,
             _ones=np.ones_like(ratio),
-            # mu_q, σ_0²/σ², 1/σ² and log 2πσ² of each arm
-            _constants=tuple(zip(*columns, strict=True)),
+            _constants=columns,
         )
 
     @property
@@ -139,25 +160,18 @@ class GaussianMeta:
         numbers come out however the statistics were reached.
         """
         no_design(design)
-        if stats.table.shape[1] != self.n_arms:
-            raise ValueError(f"statistics of {stats.table.shape[1]} arms for {self.n_arms}")
+        table = stats.table
+        if table.shape[1] != self.n_arms:
+            raise ValueError(f"statistics of {table.shape[1]} arms for {self.n_arms}")
         if since is None:
-            message, keep = np.zeros((3, self.n_arms)), self._ones.copy()
-            changed = np.flatnonzero(stats.table[0]).tolist()
-        else:
-            message, keep = since.message.reshape(3, -1).copy(), since.keep.copy()
-        for arm in changed:
-            count, total, squares = stats.table[:, arm].tolist()
-            mu_q, ratio, precision, log_noise = self._constants[arm]
-            centred = total - count * mu_q
-            grown = 1.0 + count * ratio
-            weight = precision / grown
-            message[0, arm] = count * weight  # T / (T σ_0² + σ²) (eq. 2)
-            message[1, arm] = centred * weight  # (B - T mu_q) / (T σ_0² + σ²) (eq. 2)
-            around = squares - mu_q * (total + centred)  # Σ (y - mu_q)²
-            fit = around * precision - ratio * centred * centred * weight
-            message[2, arm] = -0.5 * (count * log_noise + math.log(grown) + fit)
-            keep[arm] = 1.0 / grown
+            arms = zip(*table.tolist(), *self._constants, strict=True)
+            columns = np.array([_arm_digest(*arm) for arm in arms]).T
+            return GaussianDigest(stats, columns[:3].ravel(), columns[3])
+        message, keep = since.message.reshape(3, -1).copy(), since.keep.copy()
+        for i in changed:
+            constants = [values[i] for values in self._constants]
+            column = _arm_digest(*table[:, i].tolist(), *constants)
+            message[0, i], message[1, i], message[2, i], keep[i] = column
         return GaussianDigest(stats, message.ravel(), keep)
 
     def absorb(self, message: FloatArray) -> Self:

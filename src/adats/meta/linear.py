@@ -147,11 +147,13 @@ class LinearMeta:
         phi, spread, dim = self._structure(design)
         if len(stats.moments) != dim + 1:
             raise ValueError(f"theta has {dim} entries, but features {len(stats.moments) - 1}")
+        if stats.n < 0:
+            raise ValueError(f"statistics of {stats.n} pulls: more was taken out than put in")
         moments = stats.moments * self._precision
         half, lower = linalg.whiten(spread, moments[:-1, :-1])
         both = half.dot(moments[:-1])  # V and u, side by side
         message = moments - both.T.dot(both)  # M = G/σ² - G/σ² (Σ_0⁻¹ + G/σ²)⁻¹ G/σ², and h
-        if float(moments.trace() - moments[-1, -1]) > self._task_weight:
+        if moments[:-1, :-1].trace() > self._task_weight:
             # Much data: the same with Σ_0⁻¹ in the place of G/σ², which is smaller, so that the
             # difference loses fewer digits.
             inverse = self._task_precision
@@ -181,6 +183,10 @@ class LinearMeta:
         phi, spread, dim = self._structure(design)
         mu = self._mu()
         mean, factor = (mu.mean, mu.factor) if phi is None else (phi @ mu.mean, phi @ mu.factor)
+        if isinstance(spread, float) and spread > 0:  # never singular
+            cov = factor.dot(factor.T)
+            cov.flat[:: dim + 1] += spread * spread
+            return LinearBelief.of(mean, linalg.psd_factor(cov), self.noise)
         both = linalg.square_factor(np.hstack([linalg.as_matrix(spread, dim), factor]))
         return LinearBelief.of(mean, both, self.noise)
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from scipy.special import logsumexp
 
+from adats import checks
 from adats.beliefs import MixtureArms
 from adats.beliefs.mixture import candidate_weights, draw, grouped, log_of, softmax, stacked
 from adats.beliefs.product import ProductArms
@@ -133,15 +134,15 @@ class MixtureMeta:
     def prior_given(self, mu: Any, *, design: FloatArray | None = None) -> ProductArms:
         """P(·; j) for the candidate j = mu; or, from an array, one for each arm."""
         no_design(design)
-        index = np.asarray(mu)
+        value = checks.array("mu", mu)
         candidates, groups = self.log_weights.shape
-        fits = index.size == groups and (index >= 0).all() and (index < candidates).all()
-        if not fits or (index != np.floor(index)).any():
+        fits = value.size == groups and (value >= 0).all() and (value < candidates).all()
+        if not fits or (value != np.floor(value)).any():
             raise ValueError(
                 f"mu must be the index of a candidate, 0 to {candidates - 1}"
                 f"{', for each arm' if groups > 1 else ''}, got {mu!r}"
             )
-        index = index.astype(np.intp).reshape(groups)
+        index = value.astype(np.intp).reshape(groups)
         return self.priors.pick(np.broadcast_to(index, (self.n_arms,)))
 
     def widen(self, factor: float) -> Self:  # noqa: ARG002

@@ -1,0 +1,342 @@
+"""The simulator's compiled inner loops: one task of one run a call.
+
+Each is the loop of `simulate.plain_task` for one model, written out: the same draws in the same
+order, so the same decisions. `first` are the arms that forced exploration pulls, one row a round,
+padded with -1; `draws` are the random parts of the rewards, which all agents share.
+"""
+
+import math
+
+import numba
+import numpy as np
+
+from adats.types import FloatArray, IntArray, Rng
+
+compiled = numba.njit(cache=True, error_model="numpy")
+
+
+@compiled
+def gaussian_task(
+    mean: FloatArray,
+    scale: FloatArray,
+    noise: FloatArray,
+    theta: FloatArray,
+    first: IntArray,
+    draws: FloatArray,
+    rng: Rng,
+    regret: FloatArray,
+) -> FloatArray:
+    """Thompson sampling with Gaussian arms; fills `regret` and returns the statistics."""
+    arms = mean.size
+    table = np.zeros((3, arms))
+    centre, spread = mean.copy(), scale.copy()
+    best = theta.max()
+    for t in range(regret.size):
+        if t < len(first):
+            arm = first[t, 0]
+        else:
+            arm, highest = 0, -np.inf
+            for i in range(arms):
+                value = centre[i] + spread[i] * rng.standard_normal()
+                if value > highest:
+                    arm, highest = i, value
+        y = theta[arm] + noise[arm] * draws[t]
+        _pull(table, arm, y, mean, scale, noise, centre, spread)
+        regret[t] = best - theta[arm]
+    return table
+
+
+@compiled
+def _pull(
+    table: FloatArray,
+    arm: int,
+    y: float,
+    mean: FloatArray,
+    scale: FloatArray,
+    noise: FloatArray,
+    centre: FloatArray,
+    spread: FloatArray,
+) -> None:
+    """Count one reward, and bring the posterior of its arm up to date."""
+    table[0, arm] += 1.0
+    table[1, arm] += y
+    table[2, arm] += y * y
+    ratio = (scale[arm] / noise[arm]) ** 2
+    keep = 1.0 / (1.0 + table[0, arm] * ratio)
+    centre[arm] = keep * (mean[arm] + ratio * table[1, arm])
+    spread[arm] = scale[arm] * math.sqrt(keep)
+
+
+@compiled
+def semibandit_task(
+    mean: FloatArray,
+    scale: FloatArray,
+    noise: FloatArray,
+    theta: FloatArray,
+    best: float,
+    size: int,
+    edges: IntArray,
+    ends: IntArray,
+    floor: float,
+    first: IntArray,
+    draws: FloatArray,
+    rng: Rng,
+    regret: FloatArray,
+) -> FloatArray:
+    """The same with a set of arms: at most `size` of them, or the edges of a shortest path.
+
+    `edges` has no row for a top-size problem; else it has the two nodes of every edge, and `ends`
+    the source, the target and the number of nodes.
+    """
+    arms = mean.size
+    table = np.zeros((3, arms))
+    centre, spread = mean.copy(), scale.copy()
+    values, chosen = np.empty(arms), np.empty(arms, dtype=np.int64)
+    for t in range(regret.size):
+        if t < len(first):
+            count = 0
+            while count < first.shape[1] and first[t, count] >= 0:
+                chosen[count] = first[t, count]
+                count += 1
+        else:
+            for i in range(arms):
+                values[i] = centre[i] + spread[i] * rng.standard_normal()
+            if len(edges):
+                count = _path(values, edges, ends, floor, chosen)
+            else:
+                count = _top(values, size, chosen)
+        gained = 0.0
+        for i in range(count):
+            arm = chosen[i]
+            gained += theta[arm]
+            y = theta[arm] + noise[arm] * draws[t, arm]
+            _pull(table, arm, y, mean, scale, noise, centre, spread)
+        regret[t] = best - gained
+    return table
+
+
+@compiled
+def _top(values: FloatArray, size: int, chosen: IntArray) -> int:
+    """The `size` largest values that are not negative, in the order of their arms."""
+    left = values.copy()
+    count = 0
+    while count < size:
+        arm = int(left.argmax())
+        if left[arm] < 0.0:
+            break
+        left[arm] = -np.inf
+        count += 1
+    found = 0
+    for arm in range(values.size):
+        if left[arm] == -np.inf:
+            chosen[found] = arm
+            found += 1
+    return found
+
+
+@compiled
+def _path(
+    values: FloatArray, edges: IntArray, ends: IntArray, floor: float, chosen: IntArray
+) -> int:
+    """The edges of the shortest path by Bellman and Ford, in the order of their arms."""
+    source, target, nodes = ends
+    distance = np.full(nodes, np.inf)
+    last = np.full(nodes, -1)
+    distance[source] = 0.0
+    moved = True
+    while moved:
+        moved = False
+        for e in range(len(edges)):
+            cost = max(-values[e], floor)
+            for a, b in ((edges[e, 0], edges[e, 1]), (edges[e, 1], edges[e, 0])):
+                if distance[a] + cost < distance[b]:
+                    distance[b] = distance[a] + cost
+                    last[b] = e
+                    moved = True
+    count, node = 0, target
+    while node != source:
+        e = last[node]
+        chosen[count] = e
+        count += 1
+        node = edges[e, 0] if edges[e, 1] == node else edges[e, 1]
+    chosen[:count].sort()
+    return count
+
+
+@compiled
+def linear_task(
+    mean: FloatArray,
+    factor: FloatArray,
+    noise: float,
+    theta: FloatArray,
+    features: FloatArray,
+    first: IntArray,
+    draws: FloatArray,
+    rng: Rng,
+    regret: FloatArray,
+) -> tuple[float, FloatArray]:
+    """Thompson sampling in a linear bandit; `features` has one set of arms, or one a round.
+
+    theta = mean + factor u, and u has the precision C Cᵀ. Column j of C is row j of `rows`, so
+    that every loop runs along memory. A pull is a rank-one update of C by Givens rotations, which
+    turn w = C⁻¹ Σ (factorᵀ a) (y - aᵀmean) / σ² along; a sample is one back substitution.
+    """
+    dim, size = factor.shape
+    moments = np.zeros((dim + 1, dim + 1))
+    rows, w = np.eye(size), np.zeros(size)
+    u, x, point = np.empty(size), np.empty(size), np.empty(dim)
+    z = np.empty(dim + 1)
+    arms = features.shape[1]
+    values, means = np.empty(arms), np.empty(arms)
+    sets = len(features)
+    across = np.ascontiguousarray(features[0].T)
+    _scores(across, theta, means)
+    for t in range(regret.size):
+        if t > 0 and sets > 1:
+            across = np.ascontiguousarray(features[t].T)
+            _scores(across, theta, means)
+        if t < len(first):
+            arm = first[t, 0]
+        else:
+            for j in range(size):
+                u[j] = w[j] + rng.standard_normal()
+            for j in range(size - 1, -1, -1):  # u = C⁻ᵀ (w + z)
+                total = u[j]
+                for i in range(j + 1, size):
+                    total -= rows[j, i] * u[i]
+                u[j] = total / rows[j, j]
+            for i in range(dim):
+                total = mean[i]
+                for j in range(size):
+                    total += factor[i, j] * u[j]
+                point[i] = total
+            _scores(across, point, values)
+            arm = int(values.argmax())
+        expected = 0.0
+        for i in range(dim):
+            z[i] = across[i, arm]
+            expected += z[i] * mean[i]
+        z[dim] = means[arm] + noise * draws[t]
+        for i in range(dim + 1):
+            for j in range(dim + 1):
+                moments[i, j] += z[i] * z[j]
+        x[:] = 0.0
+        for i in range(dim):
+            for j in range(size):
+                x[j] += factor[i, j] * z[i]
+        rest = (z[dim] - expected) / noise
+        for j in range(size):
+            x[j] /= noise
+        for j in range(size):  # rotate (x, rest) into row j
+            if x[j] != 0.0:
+                length = math.hypot(rows[j, j], x[j])
+                c, s = rows[j, j] / length, x[j] / length
+                rows[j, j] = length
+                for i in range(j + 1, size):
+                    old = rows[j, i]
+                    rows[j, i] = c * old + s * x[i]
+                    x[i] = c * x[i] - s * old
+                old = w[j]
+                w[j] = c * old + s * rest
+                rest = c * rest - s * old
+        regret[t] = means.max() - means[arm]
+    return float(regret.size), moments
+
+
+@compiled
+def _scores(across: FloatArray, point: FloatArray, out: FloatArray) -> None:
+    """features @ point, with the features across, so that the loop over arms is the inner one."""
+    out[:] = 0.0
+    for i in range(point.size):
+        for k in range(out.size):
+            out[k] += across[i, k] * point[i]
+
+
+@compiled
+def mixture_task(
+    counts: bool,
+    weights: FloatArray,
+    shape: FloatArray,
+    rate: FloatArray,
+    theta: FloatArray,
+    first: IntArray,
+    draws: FloatArray,
+    rng: Rng,
+    regret: FloatArray,
+) -> FloatArray:
+    """Bernoulli arms with beta candidates, or Poisson `counts` with gamma candidates.
+
+    `weights` has one column, or one an arm; they are multiplied by the density of each reward and
+    made to sum to one again, so that nothing underflows.
+    """
+    candidates, groups = weights.shape
+    arms = theta.size
+    weights = weights.copy()
+    table = np.zeros((4 if counts else 3, arms))
+    picks = np.zeros(arms, dtype=np.int64)
+    best = theta.max()
+    for t in range(regret.size):
+        if t < len(first):
+            arm = first[t, 0]
+        else:
+            for g in range(groups):
+                picks[g] = _draw(weights[:, g], rng.random())
+            arm, highest = 0, -np.inf
+            for k in range(arms):
+                j = picks[k if groups > 1 else 0]
+                pulls, total = table[0, k], table[1, k]
+                if counts:
+                    value = rng.standard_gamma(shape[j, k] + total) / (rate[j, k] + pulls)
+                else:
+                    value = rng.beta(shape[j, k] + total, rate[j, k] + pulls - total)
+                if value > highest:
+                    arm, highest = k, value
+        pulls, total = table[0, arm], table[1, arm]
+        g = arm if groups > 1 else 0
+        if counts:
+            y = _poisson(theta[arm], draws[t])
+            top = -np.inf
+            logs = np.empty(candidates)
+            for j in range(candidates):
+                a, b = shape[j, arm] + total, rate[j, arm] + pulls
+                logs[j] = math.lgamma(a + y) - math.lgamma(a)
+                logs[j] += a * math.log(b / (b + 1.0)) - y * math.log(b + 1.0)
+                top = max(top, logs[j])
+            for j in range(candidates):
+                weights[j, g] *= math.exp(logs[j] - top)
+            table[3, arm] += math.lgamma(y + 1.0)
+        else:
+            y = 1.0 if draws[t] < theta[arm] else 0.0
+            for j in range(candidates):
+                a, b = shape[j, arm] + total, rate[j, arm] + pulls - total
+                weights[j, g] *= (a if y > 0.0 else b) / (a + b)
+        weights[:, g] /= weights[:, g].sum()
+        table[0, arm] += 1.0
+        table[1, arm] += y
+        table[2, arm] += y * y
+        regret[t] = best - theta[arm]
+    return table
+
+
+@compiled
+def _draw(weights: FloatArray, point: float) -> int:
+    """The index at which the cumulative weights pass the point."""
+    cumulative = weights.cumsum()
+    goal = point * cumulative[-1]
+    index = 0
+    while index < weights.size - 1 and cumulative[index] <= goal:
+        index += 1
+    return index
+
+
+@compiled
+def _poisson(mean: float, point: float) -> float:
+    """The smallest count whose distribution function reaches the point."""
+    count = max(0.0, math.floor(mean - 12.0 * math.sqrt(mean) - 12.0))
+    mass = math.exp(count * math.log(mean) - mean - math.lgamma(count + 1.0))
+    total = mass
+    while total < point and (mass > 0.0 or count < mean):
+        count += 1.0
+        mass *= mean / count
+        total += mass
+    return count

@@ -1,0 +1,88 @@
+"""Gaussian arms (paper, Section 5)."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from adats.beliefs import GaussianArms
+from adats.frozen import unchecked
+from adats.meta import GaussianMeta
+from adats.oracles import BestArm, Oracle
+from adats.problems.problem import Instance, Start, count_of, each_once, given_mu, scale_of
+from adats.stats import ArmStats
+from adats.types import FloatArray, IntArray, Rng
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianProblem:
+    """mu_* ~ N(meta_mean, meta_scale²), theta ~ N(mu_*, task_scale²), rewards N(theta, noise²)."""
+
+    arms: int = 2
+    meta_scale: float = 0.5
+    task_scale: float = 0.1
+    noise: float = 1.0
+    meta_mean: float = 0.0
+    mu: Any = None  # a fixed mu_*, or None to draw it in every run
+    name: ClassVar[str] = "gaussian"
+
+    def __post_init__(self) -> None:
+        count_of("arms", self.arms)
+        scale_of("meta_scale", self.meta_scale)
+        scale_of("task_scale", self.task_scale)
+        scale_of("noise", self.noise, zero=False)
+        object.__setattr__(self, "mu", given_mu(self.mu, (self.arms,)))
+
+    @property
+    def oracle(self) -> Oracle:
+        return BestArm()
+
+    def describe(self) -> dict[str, Any]:
+        settings = {
+            "name": self.name,
+            "arms": self.arms,
+            "meta_scale": self.meta_scale,
+            "task_scale": self.task_scale,
+            "noise": self.noise,
+            "meta_mean": self.meta_mean,
+        }
+        return settings if self.mu is None else {**settings, "mu": self.mu.tolist()}
+
+    def meta(self) -> GaussianMeta:
+        mean = np.full(self.arms, self.meta_mean)
+        return GaussianMeta(mean, self.meta_scale, task_scale=self.task_scale, noise=self.noise)
+
+    def start(self, rng: Rng) -> Start:
+        return Start(self.meta().sample(rng) if self.mu is None else self.mu)
+
+    def instance(self, start: Start, rounds: int, rng: Rng) -> Instance:
+        theta = start.mu + self.task_scale * rng.standard_normal(self.arms)
+        return Instance(theta, rng.standard_normal(rounds))
+
+    def reward(self, mean: float, draw: float) -> float:
+        return mean + self.noise * draw
+
+    def first(self, start: Start) -> IntArray:  # noqa: ARG002
+        return each_once(self.arms)
+
+    def play(
+        self,
+        prior: GaussianArms,
+        instance: Instance,
+        first: IntArray,
+        rng: Rng,
+        regret: FloatArray,
+    ) -> ArmStats:
+        from adats.kernels import gaussian_task
+
+        table = gaussian_task(
+            prior.mean,
+            prior.scale,
+            prior.noise,
+            instance.theta,
+            first,
+            instance.draws,
+            rng,
+            regret,
+        )
+        return unchecked(ArmStats, table=table)

@@ -1,0 +1,119 @@
+"""Linear bandits with arms from the unit sphere (paper, Section 5)."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from adats.beliefs import LinearBelief
+from adats.explore import spanning_arms
+from adats.frozen import unchecked
+from adats.meta import LinearMeta
+from adats.oracles import BestArm, Oracle
+from adats.problems.problem import Instance, Start, count_of, given_mu, scale_of
+from adats.stats import LinearStats
+from adats.types import FloatArray, IntArray, Rng
+
+
+def unit_sphere(rng: Rng, *shape: int) -> FloatArray:
+    """Points drawn evenly from the unit sphere, along the last axis."""
+    points = rng.standard_normal(shape)
+    points /= np.linalg.norm(points, axis=-1, keepdims=True)
+    return points
+
+
+@dataclass(frozen=True, eq=False)
+class LinearProblem:
+    """mu_* ~ N(0, meta_scale² I), theta ~ N(mu_*, task_scale² I), rewards N(aᵀtheta, noise²).
+
+    The arms are drawn from the unit sphere, once a run as in the paper, or anew every round.
+    """
+
+    dim: int = 2
+    arms: int = 10
+    meta_scale: float = 1.0
+    task_scale: float = 0.1
+    noise: float = 1.0
+    redraw: Literal["run", "round"] = "run"
+    mu: Any = None  # a fixed mu_*, or None to draw it in every run
+    name: ClassVar[str] = "linear"
+
+    def __post_init__(self) -> None:
+        count_of("dim", self.dim)
+        count_of("arms", self.arms)
+        scale_of("meta_scale", self.meta_scale)
+        scale_of("task_scale", self.task_scale)
+        scale_of("noise", self.noise, zero=False)
+        if self.redraw not in ("run", "round"):
+            raise ValueError(f"redraw must be 'run' or 'round', got {self.redraw!r}")
+        object.__setattr__(self, "mu", given_mu(self.mu, (self.dim,)))
+
+    @property
+    def oracle(self) -> Oracle:
+        return BestArm()
+
+    def describe(self) -> dict[str, Any]:
+        settings = {
+            "name": self.name,
+            "dim": self.dim,
+            "arms": self.arms,
+            "meta_scale": self.meta_scale,
+            "task_scale": self.task_scale,
+            "noise": self.noise,
+            "redraw": self.redraw,
+        }
+        return settings if self.mu is None else {**settings, "mu": self.mu.tolist()}
+
+    def meta(self) -> LinearMeta:
+        return LinearMeta(
+            np.zeros(self.dim),
+            self.meta_scale**2,
+            task_cov=self.task_scale**2,
+            noise=self.noise,
+        )
+
+    def start(self, rng: Rng) -> Start:
+        mu = self.meta_scale * rng.standard_normal(self.dim) if self.mu is None else self.mu
+        features = unit_sphere(rng, 1, self.arms, self.dim) if self.redraw == "run" else None
+        return Start(mu, features)
+
+    def instance(self, start: Start, rounds: int, rng: Rng) -> Instance:
+        theta = start.mu + self.task_scale * rng.standard_normal(self.dim)
+        features = start.features
+        if features is None:
+            features = unit_sphere(rng, rounds, self.arms, self.dim)
+        return Instance(theta, rng.standard_normal(rounds), features)
+
+    def reward(self, mean: float, draw: float) -> float:
+        return mean + self.noise * draw
+
+    def first(self, start: Start) -> IntArray:
+        if start.features is None:
+            raise ValueError("forced exploration needs arms that stay the same during a run")
+        return spanning_arms(start.features[0]).reshape(-1, 1)
+
+    def play(
+        self,
+        prior: LinearBelief,
+        instance: Instance,
+        first: IntArray,
+        rng: Rng,
+        regret: FloatArray,
+    ) -> LinearStats:
+        from adats.kernels import linear_task
+
+        if instance.features is None:
+            raise ValueError("an instance of a linear bandit has features")
+        factor = np.ascontiguousarray(prior.factor)
+        n, moments = linear_task(
+            prior.mean,
+            factor,
+            prior.noise,
+            instance.theta,
+            instance.features,
+            first,
+            instance.draws,
+            rng,
+            regret,
+        )
+        return unchecked(LinearStats, n=n, moments=moments)

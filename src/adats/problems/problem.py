@@ -1,0 +1,124 @@
+"""What every problem is, and what the agents of one run all meet."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from adats import checks
+from adats.oracles import Oracle
+from adats.types import FloatArray, IntArray, MetaBelief, Rng
+
+
+class Start(NamedTuple):
+    """What is drawn once a run: mu_*, and the arms of a linear bandit where they are fixed."""
+
+    mu: FloatArray
+    features: FloatArray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Instance:
+    """One task, the same for all agents of a run."""
+
+    theta: FloatArray  # mean rewards, or the parameter of a linear bandit
+    draws: FloatArray  # random parts of the rewards: one a round, or one a round and arm
+    features: FloatArray | None = None  # of a linear bandit: (1 or rounds, arms, dim)
+
+    def rows(self, t: int) -> FloatArray | None:
+        if self.features is None:
+            return None
+        row: FloatArray = self.features[t if len(self.features) > 1 else 0]
+        return row
+
+    def draw(self, t: int, arm: int) -> float:
+        """The random part of the reward of an arm in round t."""
+        return float(self.draws[t] if self.draws.ndim == 1 else self.draws[t, arm])
+
+    def means(self, t: int) -> FloatArray:
+        """Mean rewards of the arms in round t."""
+        rows = self.rows(t)
+        return self.theta if rows is None else rows @ self.theta
+
+
+class Problem(Protocol):
+    """A hierarchy of bandit tasks."""
+
+    name: str
+
+    @property
+    def oracle(self) -> Oracle:
+        """What turns mean rewards into the best action."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """The settings as plain values."""
+        ...
+
+    def meta(self) -> MetaBelief:
+        """The meta-prior from which mu_* is drawn: what the agents know."""
+        ...
+
+    def start(self, rng: Rng) -> Start: ...
+    def instance(self, start: Start, rounds: int, rng: Rng) -> Instance: ...
+
+    def reward(self, mean: float, draw: float) -> float:
+        """The reward of an arm with this mean, from its random part."""
+        ...
+
+    def first(self, start: Start) -> IntArray:
+        """Arms that forced exploration pulls, one row a round, padded with -1."""
+        ...
+
+    def play(
+        self,
+        prior: Any,
+        instance: Instance,
+        first: IntArray,
+        rng: Rng,
+        regret: FloatArray,
+    ) -> Any:
+        """One task by the compiled loop: fills `regret`, returns the statistics."""
+        ...
+
+
+def each_once(arms: int) -> IntArray:
+    return np.arange(arms).reshape(-1, 1)
+
+
+def padded(actions: Sequence[IntArray]) -> IntArray:
+    """Actions of different sizes as rows of one array."""
+    width = max((len(action) for action in actions), default=1)
+    rows = np.full((len(actions), width), -1, dtype=np.intp)
+    for row, action in zip(rows, actions, strict=True):
+        row[: len(action)] = action
+    return rows
+
+
+def count_of(name: str, value: Any, *, least: int = 1) -> int:
+    """A whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    return int(value)
+
+
+def scale_of(name: str, value: Any, *, zero: bool = True) -> float:
+    """A standard deviation."""
+    result = checks.number(name, value)
+    if result < 0 or (result == 0 and not zero) or not math.isfinite(result):
+        raise ValueError(
+            f"{name} must {'not be negative' if zero else 'be positive'}, got {result}"
+        )
+    return result
+
+
+def given_mu(mu: Any, shape: tuple[int, ...]) -> FloatArray | None:
+    """A fixed mu_* for the regret R(m, n; mu_*); None for one drawn in every run."""
+    if mu is None:
+        return None
+    values = checks.array("mu", mu)
+    if values.shape != shape:
+        raise ValueError(f"mu must have shape {shape}, got {values.shape}")
+    return values

@@ -1,0 +1,207 @@
+"""Semi-bandits with Gaussian arms: the best `size` arms, and routing on a real network."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from adats import checks
+from adats.beliefs import GaussianArms
+from adats.explore import covering_actions
+from adats.frozen import unchecked
+from adats.meta import GaussianMeta
+from adats.oracles import Oracle, ShortestPath, Top
+from adats.problems.problem import Instance, Start, count_of, given_mu, padded, scale_of
+from adats.stats import ArmStats
+from adats.types import FloatArray, IntArray, Rng
+
+NO_EDGES = np.zeros((0, 2), dtype=np.intp)
+
+
+class _Semibandit:
+    """What both problems share: Gaussian arms, a set of them a round, one reward an arm."""
+
+    arms: int
+    meta_scale: float
+    task_scale: float
+    noise: float
+    mu: Any
+
+    def _check(self) -> None:
+        scale_of("meta_scale", self.meta_scale)
+        scale_of("task_scale", self.task_scale)
+        scale_of("noise", self.noise, zero=False)
+        object.__setattr__(self, "mu", given_mu(self.mu, (self.arms,)))
+
+    @property
+    def oracle(self) -> Oracle:
+        raise NotImplementedError
+
+    def _meta_mean(self) -> FloatArray:
+        return np.zeros(self.arms)
+
+    def _clipped(self, theta: FloatArray) -> FloatArray:
+        return theta
+
+    def _graph(self) -> tuple[int, IntArray, IntArray, float]:
+        """Size, edges, ends and floor, as the compiled loop takes them."""
+        raise NotImplementedError
+
+    def meta(self) -> GaussianMeta:
+        return GaussianMeta(
+            self._meta_mean(), self.meta_scale, task_scale=self.task_scale, noise=self.noise
+        )
+
+    def start(self, rng: Rng) -> Start:
+        return Start(self.meta().sample(rng) if self.mu is None else self.mu)
+
+    def instance(self, start: Start, rounds: int, rng: Rng) -> Instance:
+        theta = start.mu + self.task_scale * rng.standard_normal(self.arms)
+        return Instance(self._clipped(theta), rng.standard_normal((rounds, self.arms)))
+
+    def reward(self, mean: float, draw: float) -> float:
+        return mean + self.noise * draw
+
+    def first(self, start: Start) -> IntArray:  # noqa: ARG002
+        return self._cover
+
+    @cached_property
+    def _cover(self) -> IntArray:
+        return padded(covering_actions(self.oracle, self.arms))
+
+    def play(
+        self,
+        prior: GaussianArms,
+        instance: Instance,
+        first: IntArray,
+        rng: Rng,
+        regret: FloatArray,
+    ) -> ArmStats:
+        from adats.kernels import semibandit_task
+
+        theta = instance.theta
+        best = float(theta[self.oracle(theta)].sum())
+        table = semibandit_task(
+            prior.mean,
+            prior.scale,
+            prior.noise,
+            theta,
+            best,
+            *self._graph(),
+            first,
+            instance.draws,
+            rng,
+            regret,
+        )
+        return unchecked(ArmStats, table=table)
+
+
+@dataclass(frozen=True, eq=False)
+class SemibanditProblem(_Semibandit):
+    """At most `size` of the arms a round, those of the largest means that are not negative."""
+
+    arms: int = 20
+    size: int = 4
+    meta_scale: float = 0.5
+    task_scale: float = 0.1
+    noise: float = 1.0
+    mu: Any = None  # a fixed mu_*, or None to draw it in every run
+    name: ClassVar[str] = "semibandit"
+
+    def __post_init__(self) -> None:
+        count_of("arms", self.arms)
+        count_of("size", self.size)
+        if self.size > self.arms:
+            raise ValueError(f"size {self.size} is more than the {self.arms} arms")
+        self._check()
+
+    @property
+    def oracle(self) -> Oracle:
+        return Top(self.size)
+
+    def describe(self) -> dict[str, Any]:
+        settings = {
+            "name": self.name,
+            "arms": self.arms,
+            "size": self.size,
+            "meta_scale": self.meta_scale,
+            "task_scale": self.task_scale,
+            "noise": self.noise,
+        }
+        return settings if self.mu is None else {**settings, "mu": self.mu.tolist()}
+
+    def _graph(self) -> tuple[int, IntArray, IntArray, float]:
+        return self.size, NO_EDGES, np.zeros(3, dtype=np.intp), 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class RoutingProblem(_Semibandit):
+    """Shortest paths on a network: edges are arms, and the reward of an edge is minus its latency.
+
+    Before any task, the expected latency of an edge is its length, in units of the mean length of
+    the network. True and sampled latencies are clipped below at `floor`.
+    """
+
+    network: str
+    edges: tuple[tuple[int, int], ...]
+    lengths: tuple[float, ...]
+    source: int
+    target: int
+    meta_scale: float = 0.5
+    task_scale: float = 0.1
+    noise: float = 1.0
+    floor: float = 0.05
+    mu: Any = None  # a fixed mu_* (minus latencies), or None to draw it in every run
+    name: ClassVar[str] = "routing"
+
+    def __post_init__(self) -> None:
+        lengths = checks.positive("lengths", self.lengths)
+        if lengths.shape != (len(self.edges),):
+            raise ValueError(f"{len(self.edges)} edges need as many lengths, got {lengths.shape}")
+        object.__setattr__(self, "lengths", tuple((lengths / lengths.mean()).tolist()))
+        self._path  # noqa: B018  # checks the graph
+        self._check()
+
+    @classmethod
+    def named(cls, network: str, **options: Any) -> "RoutingProblem":
+        """A real network by its name in the package topohub, between its most distant nodes."""
+        from adats.networks import load_network
+
+        return cls(network=network, **load_network(network), **options)
+
+    @property
+    def arms(self) -> int:  # type: ignore[override]
+        return len(self.edges)
+
+    @cached_property
+    def _path(self) -> ShortestPath:
+        return ShortestPath(self.edges, self.source, self.target, floor=self.floor)
+
+    @property
+    def oracle(self) -> Oracle:
+        return self._path
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "network": self.network,
+            "edges": len(self.edges),
+            "source": self.source,
+            "target": self.target,
+            "meta_scale": self.meta_scale,
+            "task_scale": self.task_scale,
+            "noise": self.noise,
+            "floor": self.floor,
+        }
+
+    def _meta_mean(self) -> FloatArray:
+        return -np.array(self.lengths)
+
+    def _clipped(self, theta: FloatArray) -> FloatArray:
+        return np.minimum(theta, -self.floor)
+
+    def _graph(self) -> tuple[int, IntArray, IntArray, float]:
+        edges = np.array(self.edges, dtype=np.intp)
+        nodes = int(edges.max()) + 1
+        return 0, edges, np.array([self.source, self.target, nodes], dtype=np.intp), self.floor

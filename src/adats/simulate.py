@@ -1,0 +1,341 @@
+"""Runs × tasks × rounds of a problem, with any number of agents, on any number of workers."""
+
+import importlib.util
+import os
+import time
+import warnings
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from adats import codec
+from adats.problems import Instance, Problem
+from adats.problems.problem import Start, count_of
+from adats.types import Belief, FloatArray, IntArray, MetaBelief, Rng
+
+
+class Learner(NamedTuple):
+    """A built-in agent: where a task's prior comes from, and how wide its meta-prior is."""
+
+    prior: Literal["told", "marginal", "drawn", "fixed"]
+    width: float = 1.0
+
+
+AGENTS: dict[str, Learner] = {
+    "oracle-ts": Learner("told"),
+    "ada-ts": Learner("marginal"),
+    "meta-ts": Learner("drawn"),
+    "ts": Learner("fixed"),
+    "ada-ts+": Learner("marginal", 3.0),
+    "ada-ts-": Learner("marginal", 1 / 3),
+}
+
+Factory = Callable[[Problem, int], Any]  # an agent with ask and tell, from a problem and a seed
+Agents = Sequence[str] | Mapping[str, str | Factory]
+Engine = Literal["local", "ray"]
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """Expected regrets of every agent, run and task (and round, if asked for)."""
+
+    problem: dict[str, Any]
+    tasks: int
+    rounds: int
+    runs: int
+    seed: int
+    explore_first: bool
+    agents: tuple[str, ...]
+    regret: FloatArray  # (agents, runs, tasks), or (agents, runs, tasks, rounds)
+    seconds: float
+    agent_seconds: FloatArray  # inside the loops, summed over runs
+
+    def per_task(self) -> FloatArray:
+        """Regret of each agent, run and task."""
+        if self.regret.ndim == 3:
+            return self.regret
+        total: FloatArray = self.regret.sum(axis=3)
+        return total
+
+    def total(self, agent: str) -> FloatArray:
+        """Regret over all tasks, one entry a run."""
+        total: FloatArray = self.per_task()[self.agents.index(agent)].sum(axis=1)
+        return total
+
+    def mean(self, agent: str) -> float:
+        return float(self.total(agent).mean())
+
+    def se(self, agent: str) -> float:
+        """Standard error of the mean: std / √runs; NaN for a single run."""
+        total = self.total(agent)
+        return float(total.std(ddof=1) / np.sqrt(total.size)) if total.size > 1 else float("nan")
+
+    def records(self) -> dict[str, Any]:
+        """Flat columns run, task, (round,) agent, regret: one call from any data frame."""
+        axes = {"agent": np.array(self.agents), "run": np.arange(self.runs)}
+        axes["task"] = np.arange(1, self.tasks + 1)
+        if self.regret.ndim == 4:
+            axes["round"] = np.arange(1, self.rounds + 1)
+        grids = np.meshgrid(*axes.values(), indexing="ij")
+        columns = {name: grid.ravel() for name, grid in zip(axes, grids, strict=True)}
+        order = [name for name in ("run", "task", "round", "agent") if name in columns]
+        return {name: columns[name] for name in order} | {"regret": self.regret.ravel()}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the records as Parquet, whole or not at all."""
+        try:
+            import pyarrow as pa
+            from pyarrow import parquet
+        except ImportError:
+            raise ValueError("Parquet needs pyarrow: pip install 'adats[sim]'") from None
+        table = pa.table(self.records())
+        codec.write_whole(path, lambda file: parquet.write_table(table, file))
+
+    def summary(self) -> dict[str, Any]:
+        """Settings and regrets as plain JSON values."""
+        decisions = self.runs * self.tasks * self.rounds * len(self.agents)
+        each = decisions // len(self.agents)
+        per_task = self.per_task().mean(axis=1)
+        return {
+            "problem": self.problem,
+            "tasks": self.tasks,
+            "rounds": self.rounds,
+            "runs": self.runs,
+            "seed": self.seed,
+            "explore_first": self.explore_first,
+            "decisions": decisions,
+            "seconds": self.seconds,
+            "agents": {
+                name: {
+                    "regret": self.mean(name),
+                    "se": self.se(name) if self.runs > 1 else None,
+                    "per_task": per_task[i].tolist(),
+                    "ns_per_decision": float(self.agent_seconds[i] / each * 1e9),
+                }
+                for i, name in enumerate(self.agents)
+            },
+        }
+
+
+def simulate(
+    problem: Problem,
+    agents: Agents,
+    *,
+    tasks: int,
+    rounds: int,
+    runs: int,
+    seed: int,
+    workers: int = 1,
+    explore_first: bool = False,
+    detail: Literal["task", "round"] = "task",
+    engine: Engine = "local",
+    chunk: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Result:
+    """Play every agent on the same instances.
+
+    `agents` are names from `AGENTS`, or a mapping from names to names or to factories
+    `(problem, seed) -> agent` of anything with `ask` and `tell`. The numbers depend on the seed
+    alone: not on the workers, the chunking or the other agents. `progress` is called with the
+    number of runs that have just been finished.
+    """
+    named = _named(agents)
+    sizes = (count_of("tasks", tasks), count_of("rounds", rounds))
+    count_of("runs", runs)
+    count_of("workers", workers)
+    if engine not in ("local", "ray"):
+        raise ValueError(f"engine must be 'local' or 'ray', got {engine!r}")
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise ValueError(f"seed must be a whole number that is not negative, got {seed!r}")
+    job = _Job(problem, named, *sizes, seed, explore_first, detail == "round", has_numba())
+    if not job.compiled:
+        warnings.warn(
+            "Numba is not installed, so the plain loop is used, which is much slower: "
+            "pip install 'adats[sim]'",
+            stacklevel=2,
+        )
+    per_chunk = count_of("chunk", chunk) if chunk else max(1, runs // (8 * workers))
+    chunks = [range(i, min(i + per_chunk, runs)) for i in range(0, runs, per_chunk)]
+    begin = time.perf_counter()
+    shape = (len(named), runs, tasks, rounds) if detail == "round" else (len(named), runs, tasks)
+    regret, seconds = np.empty(shape), np.zeros(len(named))
+    for done, part, spent in _spread(job, chunks, workers, engine):
+        regret[:, done.start : done.stop] = part
+        seconds += spent
+        if progress is not None:
+            progress(len(done))
+    return Result(
+        problem.describe(),
+        tasks,
+        rounds,
+        runs,
+        seed,
+        explore_first,
+        tuple(named),
+        regret,
+        time.perf_counter() - begin,
+        seconds,
+    )
+
+
+def has_numba() -> bool:
+    return importlib.util.find_spec("numba") is not None
+
+
+def _named(agents: Agents) -> dict[str, str | Factory]:
+    named: dict[str, str | Factory] = (
+        dict(agents) if isinstance(agents, Mapping) else {name: name for name in agents}
+    )
+    if not named or isinstance(agents, str):
+        raise ValueError(f"agents must be a list of names, got {agents!r}")
+    for agent in named.values():
+        if isinstance(agent, str) and agent not in AGENTS:
+            raise ValueError(f"unknown agent {agent!r}; known are {', '.join(AGENTS)}")
+    return named
+
+
+class _Job(NamedTuple):
+    """All that a worker needs."""
+
+    problem: Problem
+    agents: dict[str, str | Factory]
+    tasks: int
+    rounds: int
+    seed: int
+    explore_first: bool
+    by_round: bool
+    compiled: bool
+
+
+_Part = tuple[range, FloatArray, FloatArray]
+
+
+def _spread(job: _Job, chunks: list[range], workers: int, engine: Engine) -> Iterator[_Part]:
+    """The chunks as they are finished, in this process or in others."""
+    if workers == 1 and engine == "local":
+        for runs in chunks:
+            yield _play_runs(job, runs)
+        return
+    try:
+        import joblib
+    except ImportError:
+        raise ValueError("several workers need joblib: pip install 'adats[sim]'") from None
+    options: dict[str, Any] = {"inner_max_num_threads": 1}
+    if engine == "ray":
+        try:
+            from ray.util.joblib import register_ray
+        except ImportError:
+            raise ValueError("engine ray needs Ray: pip install 'adats[ray]'") from None
+        register_ray()
+        options = {}
+    backend = "ray" if engine == "ray" else "loky"
+    with joblib.parallel_config(backend=backend, n_jobs=workers, **options):
+        parallel = joblib.Parallel(return_as="list" if engine == "ray" else "generator_unordered")
+        yield from parallel(joblib.delayed(_play_runs)(job, runs) for runs in chunks)
+
+
+def _stream(job: _Job, *key: int) -> Rng:
+    return np.random.default_rng(np.random.SeedSequence(job.seed, spawn_key=key))
+
+
+def _play_runs(job: _Job, runs: range) -> _Part:
+    shape = (len(job.agents), len(runs), job.tasks, job.rounds)
+    regret = np.empty(shape if job.by_round else shape[:3])
+    seconds = np.zeros(len(job.agents))
+    buffer = np.empty((job.tasks, job.rounds))
+    for i, run in enumerate(runs):
+        world = _stream(job, run, 0)
+        start = job.problem.start(world)
+        instances = [job.problem.instance(start, job.rounds, world) for _ in range(job.tasks)]
+        first = job.problem.first(start) if job.explore_first else np.zeros((0, 1), dtype=np.intp)
+        for a, (name, agent) in enumerate(job.agents.items()):
+            key = zlib.crc32(name.encode())  # the same stream whatever agents there are besides
+            rng = _stream(job, run, 1, key)
+            begin = time.perf_counter()
+            if isinstance(agent, str):
+                _play(job, AGENTS[agent], start, instances, first, rng, buffer)
+            else:
+                built = agent(job.problem, int(rng.integers(2**63)))
+                _play_agent(job, built, instances, buffer)
+            seconds[a] += time.perf_counter() - begin
+            regret[a, i] = buffer if job.by_round else buffer.sum(axis=1)
+    return runs, regret, seconds
+
+
+def _play(
+    job: _Job,
+    learner: Learner,
+    start: Start,
+    instances: list[Instance],
+    first: IntArray,
+    rng: Rng,
+    regret: FloatArray,
+) -> None:
+    """All tasks of one run, one after another, by a built-in agent (paper, Algorithm 1)."""
+    meta: MetaBelief = job.problem.meta()
+    if learner.width != 1.0:
+        meta = meta.widen(learner.width)
+    fixed = {"told": meta.prior_given(start.mu), "fixed": meta.task_prior()}.get(learner.prior)
+    for instance, out in zip(instances, regret, strict=True):
+        prior: Belief
+        if fixed is not None:
+            prior = fixed
+        elif learner.prior == "marginal":
+            prior = meta.task_prior()  # AdaTS: P_s
+        else:
+            prior = meta.prior_given(meta.sample(rng))  # MetaTS: P(·; mũ)
+        if job.compiled:
+            stats = job.problem.play(prior, instance, first, rng, out)
+        else:
+            stats = plain_task(job.problem, prior, instance, first, rng, out)
+        if fixed is None:
+            meta = meta.absorb(meta.digest(stats).message)
+
+
+def plain_task(
+    problem: Problem,
+    prior: Belief,
+    instance: Instance,
+    first: IntArray,
+    rng: Rng,
+    regret: FloatArray,
+) -> Any:
+    """One task with nothing compiled, for any belief and oracle: the kernels' reference."""
+    stats = problem.meta().empty()
+    for t in range(regret.size):
+        rows, means = instance.rows(t), instance.means(t)
+        action: int | IntArray
+        if t < len(first):
+            arms = first[t][first[t] >= 0]
+            action = int(arms[0]) if isinstance(problem.oracle(means), int) else arms
+        else:
+            theta = prior.condition(stats).belief.sample(rng)
+            action = problem.oracle(theta if rows is None else rows @ theta)
+        reward = _reward(problem, instance, t, means, action)
+        stats = stats.add(action if rows is None else rows[action], reward)
+        regret[t] = means[problem.oracle(means)].sum() - means[action].sum()
+    return stats
+
+
+def _reward(
+    problem: Problem, instance: Instance, t: int, means: FloatArray, action: int | IntArray
+) -> Any:
+    if isinstance(action, int):
+        return problem.reward(float(means[action]), instance.draw(t, action))
+    return [problem.reward(float(means[arm]), instance.draw(t, arm)) for arm in action.tolist()]
+
+
+def _play_agent(job: _Job, agent: Any, instances: list[Instance], regret: FloatArray) -> None:
+    """All tasks of one run by an agent with ask and tell."""
+    for task, (instance, out) in enumerate(zip(instances, regret, strict=True)):
+        for t in range(out.size):
+            rows, means = instance.rows(t), instance.means(t)
+            decision = agent.ask(task) if rows is None else agent.ask(task, features=rows)
+            arms = np.asarray(decision.action, dtype=np.intp)
+            action = arms if arms.ndim else int(arms)
+            reward = _reward(job.problem, instance, t, means, action)
+            agent.tell(decision, reward=reward)
+            out[t] = means[job.problem.oracle(means)].sum() - means[action].sum()
