@@ -174,7 +174,8 @@ def same(before, after):
 
 
 def sure(arms, **options):
-    meta = adats.GaussianMeta(np.append(9.0, np.zeros(arms - 1)), 0.1, task_scale=0.1, noise=1.0)
+    mean = np.append(1.0, np.full(arms - 1, -9.0))
+    meta = adats.GaussianMeta(mean, 0.1, task_scale=0.1, noise=1.0)
     return AdaTS(meta, seed=1, explore_first=True, **options)
 
 
@@ -572,8 +573,8 @@ NAN, INF = float("nan"), float("inf")
 TASKS = [None, 1.0, NAN, True, np.bool_(True), np.float64(1.0), ["1"], {"1"}, ("1",), b"1"]
 BAD_REWARDS = [NAN, INF, -INF, "1", b"1", None, [1.0], np.ones(1), np.ones(3), 1j,
                np.complex128(1j), {}, 1e200, 10**400]  # fmt: skip
-BAD_ARMS = [3, -1, 1.0, True, None, "red", NAN, [0, 3], [[0]], np.array([[0]]), np.array(0.5)]
-BAD_ALLOWED = [[], [3], [-1], [0.0], [True], 0, "red", np.int64(0), 1.5, np.array(1),
+BAD_ARMS = [5, -1, 1.0, True, None, "red", NAN, [0, 5], [[0]], np.array([[0]]), np.array(0.5)]
+BAD_ALLOWED = [[], [5], [-1], [0.0], [True], 0, "red", np.int64(0), 1.5, np.array(1),
                [[0]], [None], np.ones(3, bool), object()]  # fmt: skip
 BAD_ROWS = [np.full((4, 3), NAN), np.full((4, 3), INF), np.ones(3), np.ones((4, 2)), "rows", 1.0,
             np.ones((0, 3)), np.ones((2, 2, 3)), [["1", "2", "3"]], [[1.0, 2.0, None]],
@@ -694,14 +695,12 @@ def test_bad_input_is_refused_and_leaves_the_agent_as_it_was(kind, call, message
     ("kind", "pull"),
     [("gaussian", {"action": 0}), ("linear", {"action": 0}), ("contextual", {"features": ROWS[0]})],
 )
-def test_rewards_whose_squares_overflow_together_are_refused(kind, pull, tmp_path):
+def test_the_largest_rewards_that_are_taken_leave_all_beliefs_finite(kind, pull):
     for cls in CLASSES:
         agent = lived(kind, cls)
-        agent.tell(task="1", **pull, reward=1.2e154)
-        before = snapshot(agent, tmp_path / "a.npz")
-        with pytest.raises(ValueError, match="reward"):
-            agent.tell(task="1", **pull, reward=1.2e154)
-        assert same(before, snapshot(agent, tmp_path / "a.npz")), cls
+        for reward in (9e149, -9e149, 9e149):
+            agent.tell(task="1", **pull, reward=reward)
+        assert all(np.isfinite(value).all() for value in portrait(agent).values())
 
 
 NONSENSE = [None, "a", 3, -1, 0.5, True, [0, 0], [[0]], [0.5], {0}, [0, 3], [[0], [1, 2]], 2**70,
@@ -710,31 +709,27 @@ NONSENSE = [None, "a", 3, -1, 0.5, True, [0, 0], [[0]], [0.5], {0}, [0, 3], [[0]
 
 @pytest.mark.parametrize("answer", NONSENSE, ids=str)
 @pytest.mark.parametrize("explore", [False, True])
-@pytest.mark.parametrize("cls", CLASSES)
-def test_an_oracle_that_fails_leaves_the_agent_as_it_was(cls, explore, answer, tmp_path):
-    moods = ["fine"] * 4
+def test_an_oracle_that_fails_leaves_the_agent_as_it_was(explore, answer, tmp_path):
+    fine = True
 
     def oracle(_):
-        if moods:
-            moods.pop()
+        if fine:
             return [0]
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    agent = new("gaussian", cls, oracle=oracle, explore_first=explore)
-    if explore:
-        moods.clear()
-    else:
-        agent.tell(agent.ask("old"), reward=[1.0])
-        agent.ask("old")
-        moods.clear()
-    before = snapshot(agent, tmp_path / "a.npz")
     error = type(answer) if isinstance(answer, Exception) else ValueError
-    for task in ("old", "new"):
-        with pytest.raises(error):
-            agent.ask(task)
-        assert same(before, snapshot(agent, tmp_path / "a.npz"))
+    for cls in CLASSES:
+        agent, fine = new("gaussian", cls, oracle=oracle, explore_first=explore), True
+        if not explore:  # else the plan for exploration comes from the broken oracle
+            agent.tell(agent.ask("old"), reward=[1.0])
+        fine = False
+        before = snapshot(agent, tmp_path / "a.npz")
+        for task in ("old", "new"):
+            with pytest.raises(error):
+                agent.ask(task)
+            assert same(before, snapshot(agent, tmp_path / "a.npz")), cls
 
 
 def test_an_oracle_must_not_choose_what_is_not_allowed(tmp_path):

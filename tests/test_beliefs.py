@@ -329,11 +329,11 @@ BAD = [
     (lambda: BeliefMixture([1.0], [TWO, TWO]), "2 beliefs need as many weights, got (1,)"),
     (lambda: BeliefMixture([0.7, 0.7], [TWO, TWO]), "weights must sum to 1, got 1.4"),
     (lambda: BeliefMixture([math.nan, 0.7], [TWO, TWO]), "weights must be finite, got nan"),
-    (lambda: TWO.condition(ArmStats.zeros(3)), "3 arms for 2"),
+    (lambda: TWO.condition(ArmStats.zeros(3)), "(3, 3) for 2 arms"),
     (lambda: LinearBelief([0.0], 1.0, 1.0).condition(LinearStats.zeros(3)), "(3,3)"),
     (lambda: BeliefMixture([0.5, 0.5], [TWO, THREE]), "arms"),
     (lambda: LinearBelief([0.0], 1.0, [1.0, 2.0]), "noise"),
-    (lambda: GaussianArms([0.0], 1.0, 1.0).condition(ArmStats.zeros(3)), "3 arms for 1"),
+    (lambda: GaussianArms([0.0], 1.0, 1.0).condition(ArmStats.zeros(3)), "(3, 3) for 1 arms"),
 ]
 
 

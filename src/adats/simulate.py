@@ -35,7 +35,7 @@ AGENTS: dict[str, Learner] = {
 
 Factory = Callable[[Problem, int], Any]  # an agent with ask and tell, from a problem and a seed
 Agents = Sequence[str] | Mapping[str, str | Factory]
-Engine = Literal["local", "ray"]
+ENGINES = ("local", "ray")
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +131,7 @@ def simulate(
     workers: int = 1,
     explore_first: bool = False,
     detail: Literal["task", "round"] = "task",
-    engine: Engine = "local",
+    engine: str = "local",
     chunk: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Result:
@@ -146,8 +146,8 @@ def simulate(
     sizes = (count_of("tasks", tasks), count_of("rounds", rounds))
     count_of("runs", runs)
     count_of("workers", workers)
-    if engine not in ("local", "ray"):
-        raise ValueError(f"engine must be 'local' or 'ray', got {engine!r}")
+    if engine not in ENGINES:
+        raise ValueError(f"unknown engine {engine!r}; known are {', '.join(ENGINES)}")
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise ValueError(f"seed must be a whole number that is not negative, got {seed!r}")
     job = _Job(problem, named, *sizes, seed, explore_first, detail == "round", has_numba())
@@ -213,7 +213,7 @@ class _Job(NamedTuple):
 _Part = tuple[range, FloatArray, FloatArray]
 
 
-def _spread(job: _Job, chunks: list[range], workers: int, engine: Engine) -> Iterator[_Part]:
+def _spread(job: _Job, chunks: list[range], workers: int, engine: str) -> Iterator[_Part]:
     """The chunks as they are finished, in this process or in others."""
     if workers == 1 and engine == "local":
         for runs in chunks:
@@ -246,6 +246,8 @@ def _play_runs(job: _Job, runs: range) -> _Part:
     regret = np.empty(shape if job.by_round else shape[:3])
     seconds = np.zeros(len(job.agents))
     buffer = np.empty((job.tasks, job.rounds))
+    if job.compiled:
+        _warm_up(job)
     for i, run in enumerate(runs):
         world = _stream(job, run, 0)
         start = job.problem.start(world)
@@ -263,6 +265,14 @@ def _play_runs(job: _Job, runs: range) -> _Part:
             seconds[a] += time.perf_counter() - begin
             regret[a, i] = buffer if job.by_round else buffer.sum(axis=1)
     return runs, regret, seconds
+
+
+def _warm_up(job: _Job) -> None:
+    """Compile or load the loop, so that no agent's time has that in it."""
+    rng = np.random.default_rng(0)
+    instance = job.problem.instance(job.problem.start(rng), 1, rng)
+    nothing = np.zeros((0, 1), dtype=np.intp)
+    job.problem.play(job.problem.meta().task_prior(), instance, nothing, rng, np.empty(1))
 
 
 def _play(

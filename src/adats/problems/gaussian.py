@@ -9,7 +9,7 @@ from adats.beliefs import GaussianArms
 from adats.frozen import unchecked
 from adats.meta import GaussianMeta
 from adats.oracles import BestArm, Oracle
-from adats.problems.problem import Instance, Start, count_of, each_once, given_mu, scale_of
+from adats.problems.problem import Instance, Start, count_of, each_once, fresh, given_mu, scale_of
 from adats.stats import ArmStats
 from adats.types import FloatArray, IntArray, Rng
 
@@ -75,10 +75,11 @@ class GaussianProblem:
     ) -> ArmStats:
         from adats.kernels import gaussian_task
 
+        mean, scale, noise = fresh(prior.mean, prior.scale, prior.noise)
         table = gaussian_task(
-            prior.mean,
-            prior.scale,
-            prior.noise,
+            mean,
+            scale,
+            noise,
             instance.theta,
             first,
             instance.draws,

@@ -1,7 +1,7 @@
 """Linear bandits with arms from the unit sphere (paper, Section 5)."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from adats.explore import spanning_arms
 from adats.frozen import unchecked
 from adats.meta import LinearMeta
 from adats.oracles import BestArm, Oracle
-from adats.problems.problem import Instance, Start, count_of, given_mu, scale_of
+from adats.problems.problem import Instance, Start, count_of, fresh, given_mu, scale_of
 from adats.stats import LinearStats
 from adats.types import FloatArray, IntArray, Rng
 
@@ -34,7 +34,7 @@ class LinearProblem:
     meta_scale: float = 1.0
     task_scale: float = 0.1
     noise: float = 1.0
-    redraw: Literal["run", "round"] = "run"
+    redraw: str = "run"  # or "round"
     mu: Any = None  # a fixed mu_*, or None to draw it in every run
     name: ClassVar[str] = "linear"
 
@@ -104,9 +104,9 @@ class LinearProblem:
 
         if instance.features is None:
             raise ValueError("an instance of a linear bandit has features")
-        factor = np.ascontiguousarray(prior.factor)
+        mean, factor = fresh(prior.mean, prior.factor)
         n, moments = linear_task(
-            prior.mean,
+            mean,
             factor,
             prior.noise,
             instance.theta,

@@ -12,7 +12,7 @@ from adats.beliefs.product import ProductArms
 from adats.frozen import unchecked
 from adats.meta import MixtureMeta
 from adats.oracles import BestArm, Oracle
-from adats.problems.problem import Instance, Start, each_once
+from adats.problems.problem import Instance, Start, each_once, fresh
 from adats.types import FloatArray, IntArray, Rng
 
 
@@ -87,7 +87,7 @@ class MixtureProblem:
         else:  # OracleTS knows the candidate
             weights = np.ones((1, 1))
             parameters = tuple(p[None] for p in prior.parameters())
-        shape, rate = parameters
+        weights, shape, rate = fresh(weights, *parameters)
         table = mixture_task(
             isinstance(self.priors, PoissonArms),
             weights,

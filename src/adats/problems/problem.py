@@ -46,7 +46,8 @@ class Instance:
 class Problem(Protocol):
     """A hierarchy of bandit tasks."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     @property
     def oracle(self) -> Oracle:
@@ -82,6 +83,11 @@ class Problem(Protocol):
     ) -> Any:
         """One task by the compiled loop: fills `regret`, returns the statistics."""
         ...
+
+
+def fresh(*arrays: FloatArray) -> tuple[FloatArray, ...]:
+    """Copies that can be written to: a compiled loop is made for one kind of array only."""
+    return tuple(np.array(array, order="C") for array in arrays)
 
 
 def each_once(arms: int) -> IntArray:

@@ -12,7 +12,7 @@ from adats.explore import covering_actions
 from adats.frozen import unchecked
 from adats.meta import GaussianMeta
 from adats.oracles import Oracle, ShortestPath, Top
-from adats.problems.problem import Instance, Start, count_of, given_mu, padded, scale_of
+from adats.problems.problem import Instance, Start, count_of, fresh, given_mu, padded, scale_of
 from adats.stats import ArmStats
 from adats.types import FloatArray, IntArray, Rng
 
@@ -82,10 +82,11 @@ class _Semibandit:
 
         theta = instance.theta
         best = float(theta[self.oracle(theta)].sum())
+        mean, scale, noise = fresh(prior.mean, prior.scale, prior.noise)
         table = semibandit_task(
-            prior.mean,
-            prior.scale,
-            prior.noise,
+            mean,
+            scale,
+            noise,
             theta,
             best,
             *self._graph(),
