@@ -8,11 +8,14 @@ BIN := .venv/bin
 	$(PYTHON) -m venv .venv
 
 # One stamp a set of extras: made again when the project's needs change.
-.venv/.%: pyproject.toml constraints.txt | .venv/bin/python
+.venv/.installed-%: pyproject.toml constraints.txt | .venv/bin/python
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
 	@touch $@
 
-lint: .venv/.dev
+demo: .venv/.installed-demo
+	$(BIN)/adats demo --out out
+
+lint: .venv/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -21,5 +24,11 @@ lint: .venv/.dev
 test: lint
 	$(BIN)/pytest -q -n 2
 
+test-heavy: .venv/.installed-heavy
+	$(BIN)/pytest -q -m heavy
+
+bench: .venv/.installed-bench
+	$(BIN)/python -m benchmarks
+
 clean:
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv out build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

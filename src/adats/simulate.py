@@ -288,7 +288,11 @@ def _play(
     meta: MetaBelief = job.problem.meta()
     if learner.width != 1.0:
         meta = meta.widen(learner.width)
-    fixed = {"told": meta.prior_given(start.mu), "fixed": meta.task_prior()}.get(learner.prior)
+    fixed: Belief | None = None
+    if learner.prior == "told":
+        fixed = meta.prior_given(start.mu)  # OracleTS
+    elif learner.prior == "fixed":
+        fixed = meta.task_prior()  # TS
     for instance, out in zip(instances, regret, strict=True):
         prior: Belief
         if fixed is not None:
@@ -302,7 +306,8 @@ def _play(
         else:
             stats = plain_task(job.problem, prior, instance, first, rng, out)
         if fixed is None:
-            meta = meta.absorb(meta.digest(stats).message)
+            told = job.problem.message(meta, stats) if job.compiled else meta.digest(stats).message
+            meta = meta.absorb(told)
 
 
 def plain_task(

@@ -4,7 +4,7 @@ Agents of one run meet the same instances, and panels of one experiment share th
 are paired, and every standard error here is of the paired difference or ratio.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Literal
@@ -12,9 +12,11 @@ from typing import Literal
 import numpy as np
 
 from adats.experiments.panels import Outcome
+from adats.plots import NAMES
 from adats.types import FloatArray
 
-Verdict = Literal["holds", "partly", "does not hold"]
+Verdict = Literal["holds", "partly", "does not hold"]  # of a claim
+Judgement = Literal["holds", "undecided", "does not hold"]  # of one of its measures
 MAJOR = 1.5  # a ratio of regrets that counts as a major difference
 
 
@@ -23,157 +25,159 @@ class Measure:
     """A measured value, its standard error, and the range in which the claim holds."""
 
     where: str
-    text: str
+    what: str
+    figure: str
     value: float
     se: float
     low: float = -inf
     high: float = inf
 
     @property
-    def verdict(self) -> Verdict:
-        """In the range it holds; two standard errors from the range it does not."""
+    def judgement(self) -> Judgement:
+        """In the range it holds; more than two standard errors from the range it does not."""
         if self.low <= self.value <= self.high:
             return "holds"
         outside = max(self.low - self.value, self.value - self.high)
-        return "partly" if outside <= 2 * self.se else "does not hold"
+        return "undecided" if outside <= 2 * self.se else "does not hold"
 
 
-Measures = Callable[[Sequence[Outcome]], list[Measure]]
+Measures = Callable[[Sequence[Outcome]], Iterator[Measure]]
 
 
 def overall(measures: Sequence[Measure]) -> Verdict:
-    """One verdict for a claim: what all its measures say, or else partly."""
-    verdicts = {measure.verdict for measure in measures}
-    return verdicts.pop() if len(verdicts) == 1 else "partly"
-
-
-def ratio(a: FloatArray, b: FloatArray) -> tuple[float, float]:
-    """Ratio of two means over the same runs, and its standard error (delta method)."""
-    value = a.mean() / b.mean()
-    return float(value), standard_error((a - value * b) / b.mean())
+    """A claim holds, or does not, where all its measures say so."""
+    judgements = {measure.judgement for measure in measures}
+    if judgements == {"holds"}:
+        return "holds"
+    return "does not hold" if judgements == {"does not hold"} else "partly"
 
 
 def standard_error(values: FloatArray) -> float:
     return float(values.std(ddof=1) / np.sqrt(values.size))
 
 
+def ratio(a: FloatArray, b: FloatArray) -> tuple[float, float]:
+    """Ratio of two means over the same runs, and its standard error (delta method)."""
+    if b.mean() == 0:
+        return (1.0 if a.mean() == 0 else inf), inf
+    value = float(a.mean() / b.mean())
+    return value, standard_error((a - value * b) / b.mean())
+
+
 def z_score(values: FloatArray) -> float:
-    """Mean over its standard error; zero for values that are all zero."""
-    se = standard_error(values)
-    return float(values.mean() / se) if se > 0 else float(np.sign(values.mean())) * inf or 0.0
+    """Mean over its standard error."""
+    mean, se = float(values.mean()), standard_error(values)
+    return mean / se if se > 0 else 0.0 if mean == 0 else inf * np.sign(mean)
 
 
 def slope(per_task: FloatArray) -> FloatArray:
-    """Least-squares slope of the regret over the task number, one a run."""
+    """Least-squares slope of a task's regret over its number, one a run."""
     tasks = per_task.shape[1]
     centred = np.arange(tasks) - (tasks - 1) / 2
     slopes: FloatArray = per_task @ centred / max(float(centred @ centred), 1.0)
     return slopes
 
 
-def where(**settings: object) -> Callable[[Outcome], bool]:
-    """Picks the outcomes whose problem has these settings."""
-    return lambda o: all(o.result.problem.get(key) == value for key, value in settings.items())
-
-
-def everywhere(outcome: Outcome) -> bool:  # noqa: ARG001
-    return True
-
-
 def lower(agent: str, than: str) -> Measures:
     """The regret of one agent is lower than another's, by z >= 2."""
+    return lambda outcomes: (_lower(o, agent, than) for o in outcomes)
 
-    def measure(outcomes: Sequence[Outcome]) -> list[Measure]:
-        found = []
-        for o in outcomes:
+
+def lowest(agent: str) -> Measures:
+    """The regret of one agent is lower than that of the best other, by z >= 2."""
+
+    def best_other(o: Outcome) -> str:
+        return min((name for name in o.panel.agents if name != agent), key=o.result.mean)
+
+    return lambda outcomes: (_lower(o, agent, best_other(o)) for o in outcomes)
+
+
+def _lower(o: Outcome, agent: str, than: str) -> Measure:
+    share, se = ratio(o.total(agent), o.total(than))
+    z = z_score(o.total(than) - o.total(agent))
+    what = f"{NAMES[agent]} below {NAMES[than]}"
+    return Measure(o.panel.label, what, f"{_percent(1 - share, se)}, z = {z:.1f}", z, 1.0, low=2.0)
+
+
+def less_by(agent: str, than: str, *, low: float, high: float, **settings: object) -> Measures:
+    """The regret of one agent is lower than another's by a share from `low` to `high`."""
+
+    def measure(outcomes: Sequence[Outcome]) -> Iterator[Measure]:
+        what = f"{NAMES[agent]} below {NAMES[than]}"
+        for o in _picked(outcomes, settings):
             share, se = ratio(o.total(agent), o.total(than))
-            z = z_score(o.total(than) - o.total(agent))
-            text = f"{_less(1 - share)} ± {100 * se:.1f}, z = {z:.1f}"
-            found.append(Measure(o.panel.label, text, z, 1.0, low=2.0))
-        return found
-
-    return measure
-
-
-def _less(share: float) -> str:
-    return f"{100 * abs(share):.1f} % {'lower' if share >= 0 else 'higher'}"
-
-
-def less_by(
-    agent: str, than: str, low: float, high: float, picked: Callable[[Outcome], bool] = everywhere
-) -> Measures:
-    """The regret of one agent is lower than another's by a share between `low` and `high`."""
-
-    def measure(outcomes: Sequence[Outcome]) -> list[Measure]:
-        found = []
-        for o in filter(picked, outcomes):
-            share, se = ratio(o.total(agent), o.total(than))
-            text = f"{_less(1 - share)} ± {100 * se:.1f}"
-            found.append(Measure(f"{o.panel.title}; {o.panel.note}", text, 1 - share, se, low, high))
-        return found
+            place = f"{o.panel.title}; {o.panel.note}"
+            yield Measure(place, what, _percent(1 - share, se), 1 - share, se, low, high)
 
     return measure
 
 
 def times(
-    agent: str,
-    of: str,
-    *,
-    low: float = -inf,
-    high: float = inf,
-    late: bool = False,
-    picked: Callable[[Outcome], bool] = everywhere,
+    agent: str, of: str, *, low: float = -inf, high: float = inf, **settings: object
 ) -> Measures:
-    """The ratio of two agents' regrets; with `late`, also over the second half of the tasks."""
+    """The ratio of two agents' regrets is from `low` to `high`."""
+    return _times(agent, of, False, low, high, settings)
 
-    def measure(outcomes: Sequence[Outcome]) -> list[Measure]:
-        found = []
-        for o in filter(picked, outcomes):
-            half = o.panel.tasks // 2
-            for since in (0, half) if late and half else (0,):
-                value, se = ratio(o.total(agent, since), o.total(of, since))
-                tasks = f" in tasks {since + 1} to {o.panel.tasks}" if late else ""
-                text = f"{value:.2f} ± {se:.2f} times{tasks}"
-                found.append(Measure(o.panel.label, text, value, se, low, high))
-        return found
+
+def comparable(agent: str, to: str, *, late: bool = True, **settings: object) -> Measures:
+    """One regret is at most `MAJOR` times the other; `late`: also in the second half of tasks."""
+    parts = [_times(agent, to, half, -inf, MAJOR, settings) for half in (False, True)[: 1 + late]]
+    return both(*parts)
+
+
+def _times(
+    agent: str, of: str, late: bool, low: float, high: float, settings: dict[str, object]
+) -> Measures:
+    def measure(outcomes: Sequence[Outcome]) -> Iterator[Measure]:
+        for o in _picked(outcomes, settings):
+            since = o.panel.tasks // 2 if late else 0
+            value, se = ratio(o.total(agent, since), o.total(of, since))
+            what = f"{NAMES[agent]} / {NAMES[of]}"
+            what += f", tasks {since + 1} to {o.panel.tasks}" if late else ""
+            yield Measure(o.panel.label, what, f"{value:.2f} ± {se:.2f}", value, se, low, high)
 
     return measure
 
 
-def grows(agent: str, setting: str, before: float, after: float, low: float) -> Measures:
-    """The ratio of an agent's regrets in panels that differ in one setting alone."""
+def widened(agent: str, *, before: float, after: float) -> Measures:
+    """A wider meta-prior alone makes an agent's regret at least `MAJOR` times as large."""
 
-    def measure(outcomes: Sequence[Outcome]) -> list[Measure]:
-        found = []
-        for one in filter(where(**{setting: before}), outcomes):
-            like = {**one.result.problem, setting: after}
-            for two in filter(where(**like), outcomes):
+    def measure(outcomes: Sequence[Outcome]) -> Iterator[Measure]:
+        for one in _picked(outcomes, {"meta_scale": before}):
+            for two in _picked(outcomes, {**one.result.problem, "meta_scale": after}):
                 if two.panel.explore_first == one.panel.explore_first:
                     value, se = ratio(two.total(agent), one.total(agent))
-                    text = f"{value:.2f} ± {se:.2f} times"
-                    label = f"{one.panel.label} → {two.panel.label}"
-                    found.append(Measure(label, text, value, se, low=low))
-        return found
+                    what = f"{NAMES[agent]} / the same at σ_q = {before:g}"
+                    figure = f"{value:.2f} ± {se:.2f}"
+                    yield Measure(two.panel.label, what, figure, value, se, low=MAJOR)
 
     return measure
 
 
 def steady(*agents: str) -> Measures:
-    """The regret of a task does not change with its number: |z| of the slope is at most 3."""
+    """A task's regret does not change with its number: the slope has |z| <= 3."""
 
-    def measure(outcomes: Sequence[Outcome]) -> list[Measure]:
-        found = []
+    def measure(outcomes: Sequence[Outcome]) -> Iterator[Measure]:
         for o in outcomes:
             for agent in agents:
-                per_task = o.result.regret[o.result.agents.index(agent)]
-                z = z_score(slope(per_task))
-                text = f"{agent}: z = {z:+.1f}"
-                found.append(Measure(o.panel.label, text, z, 1.0, -3.0, 3.0))
-        return found
+                z = z_score(slope(o.result.regret[o.result.agents.index(agent)]))
+                what = f"slope of {NAMES[agent]} over tasks"
+                yield Measure(o.panel.label, what, f"z = {z:+.1f}", z, 1.0, -3.0, 3.0)
 
     return measure
 
 
 def both(*parts: Measures) -> Measures:
-    """The measures of several parts of a claim."""
-    return lambda outcomes: [measure for part in parts for measure in part(outcomes)]
+    """The measures of all parts of a claim."""
+    return lambda outcomes: (measure for part in parts for measure in part(outcomes))
+
+
+def _picked(outcomes: Sequence[Outcome], settings: dict[str, object]) -> Iterator[Outcome]:
+    """The outcomes whose problem has these settings."""
+    for outcome in outcomes:
+        if all(outcome.result.problem.get(key) == value for key, value in settings.items()):
+            yield outcome
+
+
+def _percent(share: float, se: float) -> str:
+    return f"{100 * abs(share):.1f} ± {100 * se:.1f} % {'lower' if share >= 0 else 'higher'}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from adats.problems import Problem
-from adats.simulate import Engine, Result, simulate
+from adats.simulate import Result, simulate
 from adats.types import FloatArray, IntArray
 
 POINTS = 20  # of a curve in every task
@@ -57,7 +57,7 @@ def run_panel(
     runs: int,
     seed: int,
     workers: int,
-    engine: Engine,
+    engine: str,
     progress: Callable[[int], None] | None = None,
 ) -> Outcome:
     """Simulate a panel and keep what its figure and its table need."""

@@ -24,7 +24,7 @@ class GaussianDigest(NamedTuple):
     keep: FloatArray  # σ² / (σ² + T σ_0²), the share of mu in theta's posterior
 
 
-def _arm_digest(
+def arm_digest(
     count: float,
     total: float,
     squares: float,
@@ -35,7 +35,7 @@ def _arm_digest(
 ) -> tuple[float, float, float, float]:
     """M, h, c and keep of one arm."""
     if count < 0:
-        raise ValueError(f"statistics of {count} pulls: more was taken out than put in")
+        raise ValueError("a negative number of pulls: more was taken out than put in")
     centred = total - count * mu_q
     grown = 1.0 + count * ratio
     weight = precision / grown
@@ -68,7 +68,7 @@ class GaussianMeta:
     _task_variance: FloatArray = field(repr=False)
     _meta_variance: FloatArray = field(repr=False)
     _ones: FloatArray = field(repr=False)
-    _constants: list[list[float]] = field(repr=False)  # for _arm_digest, a list a parameter
+    _constants: list[list[float]] = field(repr=False)  # for arm_digest, a list a parameter
 
     def __init__(
         self,
@@ -123,6 +123,11 @@ class GaussianMeta:
     def n_arms(self) -> int:
         return self.meta_mean.size
 
+    @property
+    def constants(self) -> FloatArray:
+        """mu_q, σ_0²/σ², 1/σ² and log 2πσ², a row each: what `arm_digest` needs of every arm."""
+        return np.array(self._constants)
+
     def _mu(self) -> tuple[FloatArray, FloatArray]:
         """Mean and variance of the meta-posterior, with the sums in covariance form."""
         known: tuple[FloatArray, FloatArray] | None = self.__dict__.get("_known_mu")
@@ -165,12 +170,12 @@ class GaussianMeta:
             raise ValueError(f"statistics of {table.shape[1]} arms for {self.n_arms}")
         if since is None:
             arms = zip(*table.tolist(), *self._constants, strict=True)
-            columns = np.array([_arm_digest(*arm) for arm in arms]).T
+            columns = np.array([arm_digest(*arm) for arm in arms]).T
             return GaussianDigest(stats, columns[:3].ravel(), columns[3])
         message, keep = since.message.reshape(3, -1).copy(), since.keep.copy()
         for i in changed:
             constants = [values[i] for values in self._constants]
-            column = _arm_digest(*table[:, i].tolist(), *constants)
+            column = arm_digest(*table[:, i].tolist(), *constants)
             message[0, i], message[1, i], message[2, i], keep[i] = column
         return GaussianDigest(stats, message.ravel(), keep)
 

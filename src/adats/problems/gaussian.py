@@ -1,6 +1,7 @@
 """Gaussian arms (paper, Section 5)."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -9,7 +10,16 @@ from adats.beliefs import GaussianArms
 from adats.frozen import unchecked
 from adats.meta import GaussianMeta
 from adats.oracles import BestArm, Oracle
-from adats.problems.problem import Instance, Start, count_of, each_once, fresh, given_mu, scale_of
+from adats.problems.problem import (
+    Instance,
+    Start,
+    count_of,
+    each_once,
+    fresh,
+    given_mu,
+    kernel,
+    scale_of,
+)
 from adats.stats import ArmStats
 from adats.types import FloatArray, IntArray, Rng
 
@@ -49,6 +59,10 @@ class GaussianProblem:
         return settings if self.mu is None else {**settings, "mu": self.mu.tolist()}
 
     def meta(self) -> GaussianMeta:
+        return self._meta
+
+    @cached_property
+    def _meta(self) -> GaussianMeta:
         mean = np.full(self.arms, self.meta_mean)
         return GaussianMeta(mean, self.meta_scale, task_scale=self.task_scale, noise=self.noise)
 
@@ -73,10 +87,8 @@ class GaussianProblem:
         rng: Rng,
         regret: FloatArray,
     ) -> ArmStats:
-        from adats.kernels import gaussian_task
-
         mean, scale, noise = fresh(prior.mean, prior.scale, prior.noise)
-        table = gaussian_task(
+        table = kernel("gaussian_task")(
             mean,
             scale,
             noise,
@@ -87,3 +99,7 @@ class GaussianProblem:
             regret,
         )
         return unchecked(ArmStats, table=table)
+
+    def message(self, meta: GaussianMeta, stats: ArmStats) -> FloatArray:
+        message: FloatArray = kernel("gaussian_message")(stats.table, meta.constants)
+        return message

@@ -1,6 +1,7 @@
 """Linear bandits with arms from the unit sphere (paper, Section 5)."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,7 +11,7 @@ from adats.explore import spanning_arms
 from adats.frozen import unchecked
 from adats.meta import LinearMeta
 from adats.oracles import BestArm, Oracle
-from adats.problems.problem import Instance, Start, count_of, fresh, given_mu, scale_of
+from adats.problems.problem import Instance, Start, count_of, fresh, given_mu, kernel, scale_of
 from adats.stats import LinearStats
 from adats.types import FloatArray, IntArray, Rng
 
@@ -65,6 +66,10 @@ class LinearProblem:
         return settings if self.mu is None else {**settings, "mu": self.mu.tolist()}
 
     def meta(self) -> LinearMeta:
+        return self._meta
+
+    @cached_property
+    def _meta(self) -> LinearMeta:
         return LinearMeta(
             np.zeros(self.dim),
             self.meta_scale**2,
@@ -100,12 +105,10 @@ class LinearProblem:
         rng: Rng,
         regret: FloatArray,
     ) -> LinearStats:
-        from adats.kernels import linear_task
-
         if instance.features is None:
             raise ValueError("an instance of a linear bandit has features")
         mean, factor = fresh(prior.mean, prior.factor)
-        n, moments = linear_task(
+        n, moments = kernel("linear_task")(
             mean,
             factor,
             prior.noise,
@@ -117,3 +120,6 @@ class LinearProblem:
             regret,
         )
         return unchecked(LinearStats, n=n, moments=moments)
+
+    def message(self, meta: LinearMeta, stats: LinearStats) -> FloatArray:
+        return meta.digest(stats).message

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +13,7 @@ from adats.beliefs.product import ProductArms
 from adats.frozen import unchecked
 from adats.meta import MixtureMeta
 from adats.oracles import BestArm, Oracle
-from adats.problems.problem import Instance, Start, each_once, fresh
+from adats.problems.problem import Instance, Start, each_once, fresh, kernel
 from adats.types import FloatArray, IntArray, Rng
 
 
@@ -55,6 +56,10 @@ class MixtureProblem:
         return settings if self.mu is None else {**settings, "mu": self.mu.tolist()}
 
     def meta(self) -> MixtureMeta:
+        return self._meta
+
+    @cached_property
+    def _meta(self) -> MixtureMeta:
         return MixtureMeta(self.weights, self.priors)
 
     def start(self, rng: Rng) -> Start:
@@ -80,15 +85,13 @@ class MixtureProblem:
         rng: Rng,
         regret: FloatArray,
     ) -> Any:
-        from adats.kernels import mixture_task
-
         if isinstance(prior, MixtureArms):
             weights, parameters = prior.weights, prior.components.parameters()
         else:  # OracleTS knows the candidate
             weights = np.ones((1, 1))
             parameters = tuple(p[None] for p in prior.parameters())
         weights, shape, rate = fresh(weights, *parameters)
-        table = mixture_task(
+        table = kernel("mixture_task")(
             isinstance(self.priors, PoissonArms),
             weights,
             shape,
@@ -100,3 +103,6 @@ class MixtureProblem:
             regret,
         )
         return unchecked(self.priors.STATS, table=table)
+
+    def message(self, meta: MixtureMeta, stats: Any) -> FloatArray:
+        return meta.digest(stats).message

@@ -1,5 +1,6 @@
 """What every problem is, and what the agents of one run all meet."""
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -84,10 +85,25 @@ class Problem(Protocol):
         """One task by the compiled loop: fills `regret`, returns the statistics."""
         ...
 
+    def message(self, meta: Any, stats: Any) -> FloatArray:
+        """What the statistics say about mu, compiled where that pays."""
+        ...
+
 
 def fresh(*arrays: FloatArray) -> tuple[FloatArray, ...]:
-    """Copies that can be written to: a compiled loop is made for one kind of array only."""
-    return tuple(np.array(array, order="C") for array in arrays)
+    """Arrays that can be written to: a compiled loop is made for one kind of array only."""
+    return tuple(
+        array if array.flags.writeable and array.flags.c_contiguous else np.array(array, order="C")
+        for array in arrays
+    )
+
+
+@functools.cache
+def kernel(name: str) -> Any:
+    """A compiled loop by its name; Numba is loaded when the first one is used."""
+    from adats import kernels
+
+    return getattr(kernels, name)
 
 
 def each_once(arms: int) -> IntArray:

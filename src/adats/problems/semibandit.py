@@ -12,7 +12,16 @@ from adats.explore import covering_actions
 from adats.frozen import unchecked
 from adats.meta import GaussianMeta
 from adats.oracles import Oracle, ShortestPath, Top
-from adats.problems.problem import Instance, Start, count_of, fresh, given_mu, padded, scale_of
+from adats.problems.problem import (
+    Instance,
+    Start,
+    count_of,
+    fresh,
+    given_mu,
+    kernel,
+    padded,
+    scale_of,
+)
 from adats.stats import ArmStats
 from adats.types import FloatArray, IntArray, Rng
 
@@ -49,6 +58,10 @@ class _Semibandit:
         raise NotImplementedError
 
     def meta(self) -> GaussianMeta:
+        return self._meta
+
+    @cached_property
+    def _meta(self) -> GaussianMeta:
         return GaussianMeta(
             self._meta_mean(), self.meta_scale, task_scale=self.task_scale, noise=self.noise
         )
@@ -78,12 +91,10 @@ class _Semibandit:
         rng: Rng,
         regret: FloatArray,
     ) -> ArmStats:
-        from adats.kernels import semibandit_task
-
         theta = instance.theta
         best = float(theta[self.oracle(theta)].sum())
         mean, scale, noise = fresh(prior.mean, prior.scale, prior.noise)
-        table = semibandit_task(
+        table = kernel("semibandit_task")(
             mean,
             scale,
             noise,
@@ -96,6 +107,10 @@ class _Semibandit:
             regret,
         )
         return unchecked(ArmStats, table=table)
+
+    def message(self, meta: GaussianMeta, stats: ArmStats) -> FloatArray:
+        message: FloatArray = kernel("gaussian_message")(stats.table, meta.constants)
+        return message
 
 
 @dataclass(frozen=True, eq=False)

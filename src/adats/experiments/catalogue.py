@@ -1,0 +1,153 @@
+"""The experiments as data: what each runs, and what its report checks."""
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from adats.beliefs import BetaArms, PoissonArms
+from adats.experiments import claims
+from adats.experiments.claims import Claim
+from adats.experiments.panels import Panel
+from adats.problems import (
+    GaussianProblem,
+    LinearProblem,
+    MixtureProblem,
+    RoutingProblem,
+    SemibanditProblem,
+)
+from adats.types import FloatArray
+
+FOUR = ("oracle-ts", "ada-ts", "meta-ts", "ts")
+SIX = (*FOUR, "ada-ts+", "ada-ts-")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Panels of one figure, and the claims that its report checks."""
+
+    title: str
+    about: str
+    panels: tuple[Panel, ...]
+    claims: tuple[Claim, ...]
+    columns: int = 3
+    runs: int = 100
+
+
+def _gaussian(arms: int, scale: float, agents: tuple[str, ...], first: bool) -> Panel:
+    problem = partial(GaussianProblem, arms=arms, meta_scale=scale, task_scale=0.1, noise=1.0)
+    title = f"Gaussian, K = {arms}, σ_q = {scale:g}"
+    return Panel(title, problem, agents, explore_first=first)
+
+
+def _linear(dim: int, scale: float, agents: tuple[str, ...]) -> Panel:
+    arms = 5 * dim
+    problem = partial(
+        LinearProblem, dim=dim, arms=arms, meta_scale=scale, task_scale=0.1, noise=1.0
+    )
+    return Panel(f"Linear, d = {dim}, K = {arms}, σ_q = {scale:g}", problem, agents)
+
+
+def _top(scale: float) -> Panel:
+    problem = partial(
+        SemibanditProblem, arms=20, size=4, meta_scale=scale, task_scale=0.1, noise=1.0
+    )
+    return Panel(f"Best 4 of K = 20, σ_q = {scale:g}", problem, FOUR)
+
+
+def _routing(network: str, scale: float) -> Panel:
+    problem = partial(
+        RoutingProblem.named, network, meta_scale=scale, task_scale=0.1, noise=1.0, floor=0.05
+    )
+    return Panel(f"Routing, {network.split('/')[-1]}, σ_q = {scale:g}", problem, FOUR)
+
+
+def _turned(low: float, high: float, arms: int) -> FloatArray:
+    """A ladder of means, and the same one turned by one arm, two arms and so on: one a row."""
+    ladder = np.linspace(low, high, arms)
+    return np.array([np.roll(ladder, j) for j in range(arms)])
+
+
+def _beta(means: FloatArray, size: float) -> BetaArms:
+    return BetaArms(means * size, (1 - means) * size)
+
+
+def _bernoulli() -> MixtureProblem:
+    means = _turned(0.3, 0.6, 6)
+    return MixtureProblem(np.full(6, 1 / 6), _beta(means, 50.0))
+
+
+def _grid() -> MixtureProblem:
+    means = np.array([0.2, 0.35, 0.5, 0.65])[:, None] + np.zeros(10)
+    return MixtureProblem(np.full((4, 10), 1 / 4), _beta(means, 50.0))
+
+
+def _poisson() -> MixtureProblem:
+    means = _turned(1.0, 3.0, 6)
+    return MixtureProblem(np.full(6, 1 / 6), PoissonArms(means * 20.0, np.full_like(means, 20.0)))
+
+
+SHARED = "The prior's width is σ_0 = 0.1 and the noise is σ = 1."
+
+EXPERIMENTS: dict[str, Experiment] = {
+    "synthetic": Experiment(
+        "Figure 2 of the paper: synthetic problems",
+        f"{SHARED} The paper does not say whether each arm is pulled once at the start of a task, "
+        "as public code of the same group does, so the Gaussian panels are shown without and with "
+        "it. In the linear bandit the arms are drawn from the unit sphere once a run.",
+        (
+            *(_gaussian(2, scale, FOUR, False) for scale in (0.5, 1.0)),
+            _linear(2, 1.0, FOUR),
+            *(_gaussian(2, scale, FOUR, True) for scale in (0.5, 1.0)),
+        ),
+        claims.SYNTHETIC,
+    ),
+    "gaussian": Experiment(
+        "Gaussian bandits of the supplement: K arms, and a misspecified meta-prior",
+        f"{SHARED} AdaTS+ believes that σ_q is three times as wide as it is, AdaTS− a third as "
+        "wide. All panels are shown without and with pulling each arm once first in every task.",
+        tuple(
+            _gaussian(arms, scale, SIX, first)
+            for first in (False, True)
+            for scale in (0.5, 1.0)
+            for arms in (2, 4, 8)
+        ),
+        claims.GAUSSIAN,
+    ),
+    "linear": Experiment(
+        "Linear bandits of the supplement: d dimensions, and a misspecified meta-prior",
+        f"{SHARED} AdaTS+ believes that σ_q is three times as wide as it is, AdaTS− a third as "
+        "wide. There are K = 5d arms, drawn from the unit sphere once a run.",
+        tuple(_linear(dim, scale, SIX) for scale in (0.5, 1.0) for dim in (2, 4, 8)),
+        claims.LINEAR,
+    ),
+    "semibandit": Experiment(
+        "Semi-bandits: the best arms of many, and routing on a real network",
+        f"{SHARED} The first two problems pull at most 4 of 20 arms a round, those of the largest "
+        "sampled means that are not negative. In the third, arms are the links of the network "
+        "sndlib/germany50, and a round sends a packet between its two most distant nodes; the "
+        "reward of a link is minus its latency, in units of the mean link, and true and sampled "
+        "latencies are clipped below at 0.05. The paper has no such experiment: the claims "
+        "below are our own questions.",
+        (_top(0.5), _top(1.0), _routing("sndlib/germany50", 0.5)),
+        claims.OWN,
+    ),
+    "mixture": Experiment(
+        "Exponential-family bandits whose prior is one of several candidates",
+        "The paper has no such experiment (its Section 3.4 gives the algorithm): the claims below "
+        "are our own questions. "
+        "Turned ladder: six arms have prior means 0.3, 0.36, …, 0.6 (Poisson: 1, 1.4, …, 3), and "
+        "each of six equally likely candidates turns the ladder by one arm more, so that the best "
+        "arm depends on the candidate. Grid: each of ten arms has one of the prior means 0.2, "
+        "0.35, 0.5 and 0.65, equally likely and apart from the other arms. A beta prior weighs as "
+        "much as 50 rewards (its standard deviation is about 0.07), a gamma prior as much as 20 "
+        "(about 0.3). So tasks of one run are alike, yet the best arm still varies between them. "
+        "TS keeps the equal weights as the prior of every task.",
+        (
+            Panel("Bernoulli, turned ladder, K = 6", _bernoulli, FOUR),
+            Panel("Bernoulli, grid for each arm, K = 10", _grid, FOUR),
+            Panel("Poisson, turned ladder, K = 6", _poisson, FOUR),
+        ),
+        claims.OWN,
+    ),
+}

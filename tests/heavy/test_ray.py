@@ -1,0 +1,38 @@
+"""The simulator on a Ray cluster: a local one, of two workers."""
+
+import numpy as np
+import pytest
+
+from adats import AdaTS
+from adats.problems import GaussianProblem, LinearProblem
+from adats.simulate import simulate
+
+pytestmark = pytest.mark.heavy
+SIZES = {"tasks": 3, "rounds": 20, "runs": 6, "seed": 7}
+
+
+def live(problem, seed):
+    return AdaTS(problem.meta(), seed=seed)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    import ray
+
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    yield ray
+    ray.shutdown()
+
+
+@pytest.mark.parametrize("detail", ["task", "round"])
+@pytest.mark.parametrize("problem", [GaussianProblem(), LinearProblem()], ids=lambda p: p.name)
+def test_ray_gives_the_same_numbers(cluster, problem, detail):
+    agents = {"ada-ts": "ada-ts", "ts": "ts", "live": live}
+    steps = []
+    local = simulate(problem, agents, **SIZES, detail=detail)
+    spread = simulate(
+        problem, agents, **SIZES, detail=detail, engine="ray", workers=2, progress=steps.append
+    )
+    assert cluster.is_initialized()
+    np.testing.assert_array_equal(spread.regret, local.regret)
+    assert sum(steps) == 6
