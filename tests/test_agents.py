@@ -288,7 +288,9 @@ def test_set_valued_exploration_covers_all_arms(oracle, arms, rounds):
 
 def test_exploration_gives_actions_of_the_same_kind_as_the_oracle():
     agent = sure(3, oracle=lambda values: int(values.argmax()))
-    assert [agent.ask("a").action for _ in range(4)] == [0, 1, 2, 0]
+    actions = [agent.ask("a").action for _ in range(4)]
+    assert sorted(actions[:3]) == [0, 1, 2]
+    assert actions[3] == 0
     contextual = AdaTS(CASES["contextual"].meta, seed=0, oracle=Top(2), explore_first=True)
     assert all(isinstance(contextual.ask(0, features=ROWS).action, tuple) for _ in range(5))
 

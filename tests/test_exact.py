@@ -139,7 +139,7 @@ def test_forget_is_never_having_seen_the_task(kind):
         alike(portrait(agent), portrait(other))
 
 
-@pytest.mark.parametrize("outlier", [1e6, 1e9, 1e12])
+@pytest.mark.parametrize("outlier", [1e3, 1e6, 1e10])
 @pytest.mark.parametrize("kind", ["gaussian", "contextual", "models"])
 def test_forgetting_a_task_with_a_wild_reward(kind, outlier):
     """A time stamp that was logged as a reward, say: to forget the task takes it out again."""

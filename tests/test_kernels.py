@@ -35,6 +35,12 @@ def outcome(play, prior, instance, first, seed, rounds):
     return regret, stats, rng.bit_generator.state
 
 
+def metas(problem):
+    """What an agent may have when a task ends."""
+    meta = problem.meta()
+    return (meta,) if isinstance(problem, MixtureProblem) else (meta, meta.widen(3.0))
+
+
 def agree(problem, prior=None, *, explore_first=False, seed=0, rounds=ROUNDS, tasks=4):
     """Play some tasks both ways; the regrets of all of them."""
     world = np.random.default_rng([seed, 1])
@@ -59,6 +65,9 @@ def agree(problem, prior=None, *, explore_first=False, seed=0, rounds=ROUNDS, ta
         np.testing.assert_allclose(stats.flat(), reference.flat(), rtol=1e-9, atol=1e-9)
         assert type(stats) is type(reference)
         assert state == left
+        for meta in metas(problem):
+            told, message = problem.message(meta, stats), meta.digest(stats).message
+            np.testing.assert_allclose(told, message, rtol=1e-9, atol=1e-9)
         regrets.append(regret)
     return np.array(regrets)
 

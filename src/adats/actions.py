@@ -101,11 +101,15 @@ class Arms:
         """Which arms may be chosen now; None for all."""
         if allowed is None:
             return self._open
-        if isinstance(allowed, (str, int)):
+        try:
+            arms = None if isinstance(allowed, str) else list(allowed)
+        except TypeError:
+            arms = None
+        if arms is None:
             raise ValueError(f"allowed is a list of arms, got {allowed!r}")
         size = self.count if rows is None else rows
         mask = np.zeros(size or 0, dtype=bool)
-        for arm in allowed:
+        for arm in arms:
             mask[self.index(arm, rows)] = True
         if self._open is not None:
             mask &= self._open

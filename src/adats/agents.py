@@ -58,7 +58,7 @@ class Agent(ABC):
         self._dim = empty.xy.size if self._linear else 0
         if self._linear:
             names = arm_names(arms)
-            rows = None if features is None else feature_rows(features, self._dim).copy()
+            rows = None if features is None else np.array(feature_rows(features, self._dim))
             sized = names if rows is None else rows
             self._arms = Arms(None if sized is None else len(sized), names, rows)
         elif features is not None:
@@ -68,9 +68,11 @@ class Agent(ABC):
             self._arms = Arms(meta.n_arms, names)  # type: ignore[attr-defined]
         self._meta = meta
         self._rng = np.random.default_rng(seed)
-        self._oracle = BestArm() if oracle is None else oracle
+        own = oracle is not None and type(oracle) is not BestArm
+        self._oracle: Oracle = CheckedOracle(cast(Oracle, oracle)) if own else BestArm()
         self._explore_first = bool(explore_first)
         self._plan: tuple[IntArray, ...] | None = None
+        self._single = True  # whether actions are single arms; the plan finds out
         self._tasks: dict[Task, TaskState] = {}
         self._decisions = 0
         self._blank = self._new_state(None)
@@ -132,31 +134,18 @@ class Agent(ABC):
             raise FinishedTask(f"task {task!r} is finished: it takes rewards, but no more asks")
         rows = self._rows(state, features)
         mask = self._arms.mask(allowed, None if rows is None else len(rows))
-        plain = type(self._oracle) is BestArm
-        before: Any = None if plain else self._rng.bit_generator.state
-        if known is None:
-            state = self._drawn(state)
-        if state.digest is None and self.LEARNS:  # after a load, or with a new arm
-            state = state._replace(digest=self._digest(state))
-        action: int | IntArray | None = None
-        if state.asked is not None:
-            action, state = self._forced(state, rows, mask)
-        if action is None:
-            theta = self._belief(state).sample(self._rng)
-            values = theta if rows is None else rows.dot(theta)
-            if mask is not None:
-                values = np.where(mask, values, -np.inf)
-            if plain:
-                action = self._oracle(values)
-            else:
-                try:
-                    action = _checked_action(self._oracle(values), values)
-                except Exception:
-                    self._rng.bit_generator.state = before
-                    raise
+        if type(self._oracle) is BestArm:  # which cannot fail
+            action, state = self._choose(state, rows, mask, new=known is None)
+        else:
+            before = self._rng.bit_generator.state
+            try:
+                action, state = self._choose(state, rows, mask, new=known is None)
+            except BaseException:
+                self._rng.bit_generator.state = before
+                raise
         self._tasks[task] = state
         self._decisions += 1
-        chosen = None if rows is None else rows[action]
+        chosen = None if rows is None else rows[action].copy()
         return Decision(task, self._arms.name(action), chosen, self._decisions, time.time())
 
     def tell(
@@ -192,33 +181,52 @@ class Agent(ABC):
         digest = None
         if self.LEARNS:
             old = self._digest(state)
-            changed = (pulled,) if type(pulled) is int else () if self._linear else pulled
+            changed = (pulled,) if type(pulled) is int else () if self._linear else set(pulled)
             digest = self._meta.digest(stats, design=state.design, since=old, changed=changed)
-            self._meta = self._meta.absorb(digest.message - old.message)
+            self._meta = self._meta.swap(old.message, digest.message, changed)
             if state.finished:
                 digest = None
         self._tasks[task] = TaskState(
             stats, digest, state.design, state.mu, state.asked, state.finished
         )
 
+    def _choose(
+        self, state: TaskState, rows: FloatArray | None, mask: BoolArray | None, new: bool
+    ) -> tuple[int | IntArray, TaskState]:
+        if new:
+            state = self._drawn(state)
+        if state.digest is None and self.LEARNS:  # after a load, or with a new arm
+            state = state._replace(digest=self._digest(state))
+        if state.asked is not None:
+            action, state = self._forced(state, rows, mask)
+            if action is not None:
+                return action, state
+        theta = self._belief(state).sample(self._rng)
+        values = theta if rows is None else rows.dot(theta)
+        if mask is not None:
+            values = np.where(mask, values, -np.inf)
+        return self._oracle(values), state
+
     # lifecycle
 
     def finish(self, task: Task) -> None:
         """No more decisions: free the factors, keep the statistics and what the task taught."""
-        self._tasks[task] = self._known(task)._replace(digest=None, asked=None, finished=True)
+        self._tasks[_task_name(task)] = self._known(task)._replace(
+            digest=None, asked=None, finished=True
+        )
 
     def forget(self, task: Task) -> None:
         """Take the task out: the state is that of the remaining log, its actions as given."""
         state = self._known(task)
         if self.LEARNS:
             self._meta = self._meta.absorb(-self._digest(state).message)
-        del self._tasks[task]
+        del self._tasks[_task_name(task)]
 
     def add_arm(
         self, name: Arm | None = None, *, like: Arm | None = None, features: Any = None
     ) -> None:
         """A new arm: with the prior of the arm `like`, or with a row of fixed features."""
-        if hasattr(self._oracle, "edges") or hasattr(self._oracle, "pairs"):
+        if isinstance(self._oracle, CheckedOracle) and self._oracle.is_graph():
             raise ValueError("the arms are the edges of the oracle's graph, which is fixed")
         if self._linear:
             if (features is None) != (self._arms.features is None) or like is not None:
@@ -232,7 +240,7 @@ class Agent(ABC):
                 raise ValueError("say which arm's prior the new one starts with: like=")
             index = self._arms.index(like)
             arms = self._arms.add(name)
-            meta = self._with_arm(name, index)
+            meta = self._with_arm(None if self.meta.arms is None else name, index)
             tasks = {task: self._grown(state, meta) for task, state in self._tasks.items()}
         self._arms, self._meta, self._tasks, self._plan = arms, meta, tasks, None
         self._blank = self._new_state(None)
@@ -248,7 +256,7 @@ class Agent(ABC):
             "agent": type(self).__name__,
             "meta": codec.meta_to_dict(self._meta),
             "rng": codec.rng_to_dict(self._rng),
-            "oracle": codec.oracle_to_dict(self._oracle),
+            "oracle": codec.oracle_to_dict(getattr(self._oracle, "oracle", self._oracle)),
             "explore_first": self._explore_first,
             "decisions": self._decisions,
             "names": None if self._arms.names is None else list(self._arms.names),
@@ -288,8 +296,8 @@ class Agent(ABC):
 
     def _known(self, task: Task) -> TaskState:
         try:
-            return self._tasks[task]
-        except (KeyError, TypeError):
+            return self._tasks[_task_name(task)]
+        except KeyError:
             raise UnknownTask(f"task {task!r} is not known to this agent") from None
 
     def _new_state(self, design: FloatArray | None) -> TaskState:
@@ -341,14 +349,14 @@ class Agent(ABC):
                 raise ValueError("features are for linear models; this model has arms")
             if action is None:
                 raise ValueError("say which arm was pulled: action=")
-            if isinstance(action, (tuple, list, np.ndarray)):
+            if _several(action):
                 return [self._arms.index(arm) for arm in action]
             return self._arms.index(action)
         if features is not None:
             return features
         if self._arms.features is None:
             raise ValueError("say the features of the arm that was pulled: features=")
-        if isinstance(action, (tuple, list, np.ndarray)):
+        if _several(action):
             return self._arms.features[[self._arms.index(arm) for arm in action]]
         return self._arms.features[self._arms.index(action)]
 
@@ -371,16 +379,18 @@ class Agent(ABC):
             if fresh[action].any() and (mask is None or mask[action].all()):
                 asked = asked.copy()
                 asked[action] += 1
-                single = type(self._oracle) is BestArm
-                return int(action[0]) if single else action, state._replace(asked=asked)
+                return int(action[0]) if self._single else action, state._replace(asked=asked)
         return None, state if mask is not None else state._replace(asked=None)
 
     def _exploration_plan(self) -> tuple[IntArray, ...]:
         """Each arm once; arms that span the space; or actions of the oracle that cover all arms."""
         count = cast(int, self._arms.count)
         still = np.array([i for i in range(count) if i not in self._arms.retired], dtype=np.intp)
-        if type(self._oracle) is not BestArm:
-            return covering_actions(self._oracle, count, allowed=self._arms.mask(None, None))
+        if isinstance(self._oracle, CheckedOracle):
+            mask = self._arms.mask(None, None)
+            values = np.zeros(count) if mask is None else np.where(mask, 0.0, -np.inf)
+            self._single = isinstance(self._oracle(values), int)
+            return covering_actions(self._oracle, count, allowed=mask)
         if self._arms.features is not None:
             still = still[spanning_arms(self._arms.features[still])]
         return tuple(still.reshape(-1, 1))
@@ -408,15 +418,37 @@ def _task_name(task: Any) -> Task:
     raise ValueError(f"a task is named by a string or an integer, got {task!r}")
 
 
-def _checked_action(action: Any, values: FloatArray) -> int | IntArray:
-    """The action of an oracle that may be the user's own: an arm, or distinct arms."""
-    arms = np.asarray(action)
-    legal = arms.size == 0 or (
-        np.issubdtype(arms.dtype, np.integer) and arms.min() >= 0 and arms.max() < values.size
-    )
-    if not legal or arms.ndim > 1 or np.unique(arms).size != arms.size:
-        raise ValueError(f"the oracle must return an arm or distinct arms, but gave {action!r}")
-    return arms.astype(np.intp) if arms.ndim else int(arms)
+def _several(action: Any) -> bool:
+    return isinstance(action, (tuple, list)) or (isinstance(action, np.ndarray) and action.ndim > 0)
+
+
+class CheckedOracle:
+    """An oracle that may be the user's own: its action is an arm, or distinct arms, all allowed."""
+
+    def __init__(self, oracle: Oracle) -> None:
+        self.oracle = oracle
+        if hasattr(oracle, "through"):
+            self.through = oracle.through
+
+    def is_graph(self) -> bool:
+        return hasattr(self.oracle, "edges") or hasattr(self.oracle, "pairs")
+
+    def __call__(self, values: FloatArray, /) -> int | IntArray:
+        action = self.oracle(values)
+        try:
+            arms = np.asarray(action)
+        except ValueError:  # lists of different lengths
+            arms = np.zeros((1, 1))
+        legal = arms.ndim <= 1 and (arms.size == 0 or np.issubdtype(arms.dtype, np.integer))
+        if legal and arms.size:
+            distinct = np.unique(arms)
+            inside = distinct[0] >= 0 and distinct[-1] < values.size
+            legal = (
+                inside and distinct.size == arms.size and bool((values[distinct] > -np.inf).all())
+            )
+        if not legal:
+            raise ValueError(f"the oracle must return allowed, distinct arms, but gave {action!r}")
+        return arms.astype(np.intp) if arms.ndim else int(arms)
 
 
 class AdaTS(Agent):

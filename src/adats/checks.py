@@ -51,7 +51,7 @@ def positive(name: str, value: Any) -> FloatArray:
 def number(name: str, value: Any) -> float:
     """A finite float."""
     try:
-        if isinstance(value, (str, bytes)):
+        if isinstance(value, (str, bytes, np.complexfloating)) or np.ndim(value):
             raise TypeError
         result = float(value)
     except (TypeError, ValueError, OverflowError):

@@ -9,6 +9,13 @@ from scipy.linalg import lapack
 from adats.types import FloatArray
 
 
+def two_sum(a: float, b: float) -> tuple[float, float]:
+    """a + b as it is rounded, and what the rounding lost (Knuth)."""
+    total = a + b
+    back = total - a
+    return total, (a - (total - back)) + (b - back)
+
+
 class Sum(NamedTuple):
     """A compensated sum of arrays: what `high` rounds away is kept in `low`.
 
@@ -34,6 +41,10 @@ class Sum(NamedTuple):
         lost += back
         lost += self.low
         return Sum(high, lost)
+
+    def swap(self, old: FloatArray, new: FloatArray) -> "Sum":
+        """One term in and another out. What goes out is just what once came in, to the last bit."""
+        return self.add(new).add(-old)
 
     def value(self) -> FloatArray:
         return self.high + self.low

@@ -1,5 +1,7 @@
 """The simulator on a Ray cluster: a local one, of two workers."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -36,3 +38,13 @@ def test_ray_gives_the_same_numbers(cluster, problem, detail):
     assert cluster.is_initialized()
     np.testing.assert_array_equal(spread.regret, local.regret)
     assert sum(steps) == 6
+
+
+@pytest.mark.usefixtures("cluster")
+def test_ray_does_the_work_and_passes_errors_on():
+    def broken(*_):
+        raise RuntimeError(f"process {os.getpid()}.")
+
+    with pytest.raises(RuntimeError, match="process [0-9]+") as error:
+        simulate(GaussianProblem(), {"broken": broken}, **SIZES, engine="ray", workers=2)
+    assert f"process {os.getpid()}." not in str(error.value)

@@ -11,7 +11,7 @@ from adats import checks
 from adats.beliefs import GaussianArms
 from adats.beliefs.gaussian import LOG_2PI
 from adats.frozen import evolve
-from adats.linalg import Sum
+from adats.linalg import Sum, two_sum
 from adats.meta.names import arm_names, grown_names, no_design
 from adats.stats import ArmStats
 from adats.types import Arm, FloatArray, Rng
@@ -181,6 +181,17 @@ class GaussianMeta:
 
     def absorb(self, message: FloatArray) -> Self:
         return evolve(self, drop=("_known_mu",), total=self.total.add(message))
+
+    def swap(self, old: FloatArray, new: FloatArray, changed: Iterable[int]) -> Self:
+        """`absorb(new)` and `absorb(-old)` in one, for messages that differ in these arms only."""
+        high, low = self.total.high.copy(), self.total.low.copy()
+        for i in changed:
+            for k in range(i, high.size, self.n_arms):
+                value, lost = two_sum(high.item(k), new.item(k))
+                value, more = two_sum(value, -old.item(k))
+                high[k] = value
+                low[k] += lost + more
+        return evolve(self, drop=("_known_mu",), total=Sum(high, low))
 
     def log_evidence(self) -> float:
         """Log density of all absorbed rewards, mu integrated out."""

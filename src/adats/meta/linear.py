@@ -174,6 +174,9 @@ class LinearMeta:
     def absorb(self, message: FloatArray) -> Self:
         return evolve(self, drop=("_known_mu",), total=self.total.add(message))
 
+    def swap(self, old: FloatArray, new: FloatArray, changed: Iterable[int] = ()) -> Self:  # noqa: ARG002
+        return evolve(self, drop=("_known_mu",), total=self.total.swap(old, new))
+
     def log_evidence(self) -> float:
         """Log density of all absorbed rewards, mu integrated out."""
         return float(self.total.value()[-1]) + self._mu().log_integral()

@@ -114,6 +114,9 @@ class MixtureMeta:
     def absorb(self, message: FloatArray) -> Self:
         return evolve(self, total=self.total.add(message))
 
+    def swap(self, old: FloatArray, new: FloatArray, changed: Iterable[int] = ()) -> Self:  # noqa: ARG002
+        return evolve(self, total=self.total.swap(old, new))
+
     def log_evidence(self) -> float:
         """Log density of all absorbed rewards, the choice of candidate summed out."""
         return float(logsumexp(self._log_posterior(), axis=0).sum())

@@ -102,6 +102,11 @@ class ModelMixture:
         models = tuple(m.absorb(part) for m, part in zip(self.models, parts, strict=True))
         return evolve(self, models=models)
 
+    def swap(self, old: FloatArray, new: FloatArray, changed: Iterable[int] = ()) -> Self:
+        changed = tuple(changed)
+        parts = zip(self.models, np.split(old, self._cuts), np.split(new, self._cuts), strict=True)
+        return evolve(self, models=tuple(m.swap(o, n, changed) for m, o, n in parts))
+
     def log_evidence(self) -> float:
         """Log density of all absorbed rewards, the choice of model summed out."""
         return float(logsumexp(self._log_posterior()))

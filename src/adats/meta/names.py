@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from adats.types import Arm, FloatArray
 
 
@@ -9,7 +11,7 @@ def arm_names(arms: Sequence[Arm] | None) -> tuple[Arm, ...] | None:
     """Distinct names as a tuple."""
     if arms is None:
         return None
-    names = tuple(arms)
+    names = tuple(int(name) if isinstance(name, np.integer) else name for name in arms)
     if not names:
         raise ValueError("arms must not be empty")
     for name in names:
