@@ -59,7 +59,7 @@ class Arms:
     features: FloatArray | None = None
     retired: frozenset[int] = frozenset()
     _open: BoolArray | None = field(init=False, repr=False)  # None: no arm is retired
-    _index: dict[Arm, int] | None = field(init=False, repr=False)
+    _index: dict[Arm | None, int] | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.names is not None and len(self.names) != self.count:
@@ -72,15 +72,18 @@ class Arms:
             if not still.any():
                 raise ValueError("the last arm cannot be retired: nothing would be left to pull")
         object.__setattr__(self, "_open", still)
-        names = None if self.names is None else {n: i for i, n in enumerate(self.names)}
+        names: dict[Arm | None, int] | None = None
+        if self.names is not None:
+            names = {name: i for i, name in enumerate(self.names)}
         object.__setattr__(self, "_index", names)
 
     def index(self, arm: Any, rows: int | None = None) -> int:
         """The index of an arm given by name, or by index where arms have no names."""
         if self._index is not None:
+            named = isinstance(arm, (str, int, np.integer)) and not isinstance(arm, bool)
             try:
-                return self._index[arm]
-            except (KeyError, TypeError):
+                return self._index[arm if named else None]
+            except KeyError:
                 known = ", ".join(map(repr, self.names or ()))
                 raise ValueError(f"there is no arm {arm!r}; the arms are {known}") from None
         count = self.count if rows is None else rows

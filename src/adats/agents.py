@@ -369,7 +369,13 @@ class Agent(ABC):
             row = newest_row(rows, state.stats.gram + asked, allowed=mask)
             if row is None:
                 return None, state
-            return row, state._replace(asked=asked + np.outer(rows[row], rows[row]))
+            chosen: int | IntArray = row
+            if isinstance(self._oracle, CheckedOracle):  # an action of its own, with that row
+                values = np.zeros(len(rows)) if mask is None else np.where(mask, 0.0, -np.inf)
+                values[row] = 1.0
+                chosen = self._oracle(values)
+            pulled = np.atleast_2d(rows[chosen])
+            return chosen, state._replace(asked=asked + pulled.T @ pulled)
         if self._plan is None:
             self._plan = self._exploration_plan()
         fresh = asked == 0

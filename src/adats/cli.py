@@ -1,6 +1,5 @@
 """The command line: parse, call, print."""
 
-import importlib.util
 import inspect
 import json
 import os
@@ -19,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 import adats
-from adats import bounds, codec
+from adats import bounds, codec, plots
 from adats.beliefs import BetaArms, PoissonArms
 from adats.meta import MixtureMeta
 from adats.problems import (
@@ -69,9 +68,10 @@ def run() -> None:
             error = ValueError(f"{error.filename}: {error.strerror}")
         errors.print(f"adats: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
         sys.exit(2)
-    except KeyboardInterrupt:
-        errors.print("adats: stopped; nothing was written", highlight=False)
-        sys.exit(130)
+    except SystemExit as stop:
+        if stop.code == 130:  # Typer's word for Ctrl-C
+            errors.print("adats: stopped; nothing was written", highlight=False)
+        raise
 
 
 @contextmanager
@@ -300,8 +300,14 @@ def reproduce(
     from adats.experiments import total_runs
 
     _check_folder(out)
-    total = total_runs(name, runs)
-    with progress_bar(f"reproducing {name}", total) as advance:
+    with progress_bar(f"reproducing {name}", total_runs(name, runs)) as advance:
+        done = 0
+
+        def progress(label: str, finished: int, total: int) -> None:  # noqa: ARG001
+            nonlocal done
+            advance(finished - done)
+            done = finished
+
         report = reproduce_experiment(
             name,
             out=out,
@@ -309,7 +315,7 @@ def reproduce(
             seed=seed,
             workers=workers or os.cpu_count() or 1,
             engine=engine,
-            progress=advance,
+            progress=progress,
         )
     console.print(f"The report is {report}", highlight=False)
 
@@ -320,27 +326,20 @@ def demo(
     seed: Seed = 1,
 ) -> None:
     """The cold-start story on real data, in sixty seconds."""
-    from adats.demo import tell_story
-
-    _need("matplotlib", "demo")
-    from adats.plots import draw_story
+    from adats.demo import draw, tell_story
 
     _check_folder(out)
+    plots.need()
     repetitions = 200
     with progress_bar("sending e-mails", repetitions) as progress:
         story = tell_story(repetitions=repetitions, seed=seed, progress=progress)
-    picture = draw_story(story, out)
+    picture = draw(story, out)
     console.print(story.sentence(), highlight=False)
     console.print(f"\nThe picture is {picture}", highlight=False)
     console.print(
         "Next: adats simulate gaussian, adats reproduce synthetic, or the example in the README.",
         highlight=False,
     )
-
-
-def _need(module: str, extra: str) -> None:
-    if importlib.util.find_spec(module) is None:
-        raise ValueError(f"this needs {module}: pip install 'adats[{extra}]'")
 
 
 def _print_bounds(columns: dict[str, Any], json_to: str | None) -> None:

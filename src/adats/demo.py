@@ -4,9 +4,11 @@ import csv
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
 
 import numpy as np
 
+from adats import codec, plots
 from adats.beliefs import BetaArms
 from adats.defaults import default_prior
 from adats.meta import MixtureMeta
@@ -74,6 +76,21 @@ class Story:
             f"customers of a new segment got the best e-mail {early:.0%} of the time in the first "
             f"{FIRST} segments, and {late:.0%} of the time in the last {LAST}."
         )
+
+
+def draw(story: Story, out: Path) -> Path:
+    """Write the picture into a folder."""
+    lost = {
+        "from scratch": story.flat.sum(axis=2),
+        "learned prior": story.learned.sum(axis=2),
+    }
+    figure = plots.story_figure(lost, LABELS, story.mean, story.scale, story.rates)
+    out.mkdir(parents=True, exist_ok=True)
+    for kind in ("svg", "png"):
+        data = plots.rendered(figure, kind)
+        path = out / f"demo.{kind}"
+        codec.write_whole(path, lambda file, data=data: file.write(data))  # type: ignore[misc]
+    return path
 
 
 def load_segments() -> Segments:

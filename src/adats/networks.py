@@ -1,5 +1,8 @@
 """Real networks from the package topohub (extra `networks`)."""
 
+import importlib.util
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -7,13 +10,12 @@ import numpy as np
 
 def load_network(name: str) -> dict[str, Any]:
     """Edges, their lengths in km, and the two nodes whose shortest path is longest."""
-    topohub = _topohub()
     known = network_names()
     full = [key for key in known if key == name or key.split("/")[-1] == name]
     if not full:
         near = ", ".join(known[:8])
         raise ValueError(f"unknown network {name!r}; known are {near}, … ({len(known)} in all)")
-    graph = topohub.get(full[0])
+    graph = json.loads((_data() / f"{full[0]}.json").read_text(encoding="utf-8"))
     links = graph["edges"] if "edges" in graph else graph["links"]
     order = {node["id"]: i for i, node in enumerate(graph["nodes"])}
     shortest: dict[tuple[int, int], float] = {}
@@ -28,21 +30,17 @@ def load_network(name: str) -> dict[str, Any]:
     return {"edges": edges, "lengths": lengths, "source": source, "target": target}
 
 
-def _topohub() -> Any:
-    try:
-        import topohub
-    except ImportError:
-        raise ValueError(
-            "networks come from the package topohub: pip install 'adats[networks]'"
-        ) from None
-    return topohub
+def _data() -> Path:
+    """The folder of the package; its own reader leaves files open."""
+    found = importlib.util.find_spec("topohub")
+    if found is None or found.origin is None:
+        raise ValueError("networks come from the package topohub: pip install 'adats[networks]'")
+    return Path(found.origin).parent / "data"
 
 
 def network_names() -> list[str]:
     """All networks of the package with nodes on a map, as folder/name."""
-    from pathlib import Path
-
-    data = Path(_topohub().__file__).parent / "data"
+    data = _data()
     return sorted(
         f"{path.parent.name}/{path.stem}"
         for folder in ("sndlib", "topozoo")

@@ -1,4 +1,4 @@
-"""Figures. The only module that uses Matplotlib (extra `sim`), and only when it draws."""
+"""Figures. The only module that uses Matplotlib (extra `plots`), and only when it draws."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ def need() -> None:
     try:
         import matplotlib as _  # noqa: F401
     except ImportError:
-        raise ValueError("figures need Matplotlib: pip install 'adats[sim]'") from None
+        raise ValueError("figures need Matplotlib: pip install 'adats[plots]'") from None
 
 
 def regret_figure(charts: Sequence[Chart], *, columns: int = 3) -> "Figure":
@@ -144,3 +144,76 @@ def rendered(figure: "Figure", kind: Literal["png", "svg"]) -> bytes:
     with mpl.rc_context(SETTINGS):
         figure.savefig(file, format=kind, dpi=150, metadata=metadata)
     return file.getvalue()
+
+
+EMAIL_COLOURS = ("#0072B2", "#D55E00", "#7F7F7F")
+
+
+def story_figure(
+    lost: Mapping[str, FloatArray],
+    labels: Sequence[str],
+    mean: FloatArray,
+    scale: FloatArray,
+    rates: FloatArray,
+) -> "Figure":
+    """The demo's picture: visits lost in each segment, and the learned prior taking shape.
+
+    `lost` has (repetitions, segments) for a flat and a learned prior, in this order; `mean` and
+    `scale` are of the learned prior before each segment and after the last one.
+    """
+    need()
+    import matplotlib as mpl
+    import numpy as np
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(SETTINGS):
+        figure = Figure(figsize=(10, 4.2), layout="constrained")
+        left, right = figure.subplots(1, 2, width_ratios=[1, 1.15])
+        segments = np.arange(1, rates.shape[0] + 1)
+        for (name, values), colour in zip(
+            lost.items(), (COLOURS["ts"], COLOURS["ada-ts"]), strict=True
+        ):
+            centre = values.mean(axis=0)
+            error = values.std(axis=0, ddof=1) / np.sqrt(len(values))
+            left.fill_between(
+                segments, centre - error, centre + error, color=colour, alpha=0.2, linewidth=0
+            )
+            left.plot(segments, centre, color=colour, linewidth=1.6)
+            left.annotate(
+                name,
+                (segments[-1], centre[len(centre) // 2 :].max()),
+                xytext=(0, 9),
+                textcoords="offset points",
+                color=colour,
+                ha="right",
+                fontsize=11,
+            )
+        left.set_ylim(0, 1.2 * max(values.mean(axis=0).max() for values in lost.values()))
+        left.set_xlim(1, segments[-1])
+        left.set_xlabel("customer segment, in the order of arrival")
+        left.set_ylabel("visits lost in the segment")
+        left.set_title("A learned prior makes new segments cheaper", loc="left", fontsize=12)
+        seen = np.arange(len(mean))
+        gap = len(seen) * 0.07
+        jitter = np.linspace(-0.3, 0.3, len(rates)) * gap
+        for i, (label, colour) in enumerate(zip(labels, EMAIL_COLOURS, strict=True)):
+            low, high = mean[:, i] - scale[:, i], mean[:, i] + scale[:, i]
+            right.fill_between(seen, low, high, color=colour, alpha=0.15, linewidth=0)
+            right.plot(seen, mean[:, i], color=colour, linewidth=1.8, label=label)
+            where = len(seen) + gap * (i + 0.7)
+            right.scatter(where + jitter, rates[:, i], s=7, color=colour, alpha=0.7, linewidths=0)
+        right.set_xlim(0, len(seen) + 3.4 * gap)
+        right.set_ylim(0, 0.6)
+        right.set_xticks([0, 10, 20, 30, 40, 50])
+        right.set_xlabel("segments seen")
+        right.set_ylabel("visit rate")
+        right.text(
+            len(seen) + 1.7 * gap, 0.5, "true rates\nof all segments", ha="center", color=GREY
+        )
+        right.set_title("The learned prior takes shape (mean ± sd)", loc="left", fontsize=12)
+        right.legend(frameon=False, loc="upper center", ncols=1)
+        for axes in (left, right):
+            axes.spines[["top", "right"]].set_visible(False)
+            axes.grid(axis="y", color="#E6E6E6", linewidth=0.7)
+            axes.set_axisbelow(True)
+    return figure
