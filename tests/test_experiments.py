@@ -18,8 +18,6 @@ from adats.experiments.report import TIMING, file_names
 from adats.plots import NAMES
 from adats.problems import GaussianProblem
 
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # topohub
-
 RUNS = 3
 
 

@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
+from adats.experiments import EXPERIMENTS
 from adats.plots import COLOURS, NAMES, Chart, Curve, regret_figure, rendered
 from adats.simulate import AGENTS
 
@@ -93,3 +94,13 @@ def test_without_matplotlib_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ValueError, match="pip install"):
         regret_figure([chart()])
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_titles_fit_their_panels(name):
+    experiment = EXPERIMENTS[name]
+    charts = [chart(panel.title) for panel in experiment.panels]
+    figure = regret_figure(charts, columns=experiment.columns)
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        assert axes._left_title.get_window_extent().x1 < axes.get_window_extent().x1 + 5

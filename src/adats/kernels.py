@@ -318,22 +318,27 @@ def mixture_task(
         g = arm if groups > 1 else 0
         if counts:
             y = _poisson(theta[arm], draws[t])
+            table[3, arm] += math.lgamma(y + 1.0)
+        else:
+            y = 1.0 if draws[t] < theta[arm] else 0.0
+        if groups and counts:
             top = -np.inf
             logs = np.empty(candidates)
             for j in range(candidates):
                 a, b = shape[j, arm] + total, rate[j, arm] + pulls
                 logs[j] = math.lgamma(a + y) - math.lgamma(a)
                 logs[j] += a * math.log(b / (b + 1.0)) - y * math.log(b + 1.0)
-                top = max(top, logs[j])
+                if weights[j, g] > 0.0:
+                    top = max(top, logs[j])
             for j in range(candidates):
-                weights[j, g] *= math.exp(logs[j] - top)
-            table[3, arm] += math.lgamma(y + 1.0)
-        else:
-            y = 1.0 if draws[t] < theta[arm] else 0.0
+                if weights[j, g] > 0.0:
+                    weights[j, g] *= math.exp(logs[j] - top)
+        elif groups:
             for j in range(candidates):
                 a, b = shape[j, arm] + total, rate[j, arm] + pulls - total
                 weights[j, g] *= (a if y > 0.0 else b) / (a + b)
-        weights[:, g] /= weights[:, g].sum()
+        if groups:
+            weights[:, g] /= weights[:, g].sum()
         table[0, arm] += 1.0
         table[1, arm] += y
         table[2, arm] += y * y

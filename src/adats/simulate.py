@@ -5,7 +5,7 @@ import os
 import time
 import warnings
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -62,6 +62,8 @@ class Result:
 
     def total(self, agent: str) -> FloatArray:
         """Regret over all tasks, one entry a run."""
+        if agent not in self.agents:
+            raise ValueError(f"no agent {agent!r}; there are {', '.join(self.agents)}")
         total: FloatArray = self.per_task()[self.agents.index(agent)].sum(axis=1)
         return total
 
@@ -143,8 +145,10 @@ def simulate(
     number of runs that have just been finished.
     """
     named = _named(agents)
-    sizes = (count_of("tasks", tasks), count_of("rounds", rounds))
-    count_of("runs", runs)
+    tasks, rounds = sizes = (count_of("tasks", tasks), count_of("rounds", rounds))
+    runs = count_of("runs", runs)
+    if detail not in ("task", "round"):
+        raise ValueError(f"detail must be 'task' or 'round', got {detail!r}")
     count_of("workers", workers)
     if engine not in ENGINES:
         raise ValueError(f"unknown engine {engine!r}; known are {', '.join(ENGINES)}")
@@ -157,16 +161,22 @@ def simulate(
             "pip install 'adats[sim]'",
             stacklevel=2,
         )
-    per_chunk = count_of("chunk", chunk) if chunk else max(1, runs // (8 * workers))
+    per_chunk = count_of("chunk", chunk) if chunk is not None else max(1, runs // (8 * workers))
     chunks = [range(i, min(i + per_chunk, runs)) for i in range(0, runs, per_chunk)]
     begin = time.perf_counter()
     shape = (len(named), runs, tasks, rounds) if detail == "round" else (len(named), runs, tasks)
     regret, seconds = np.empty(shape), np.zeros(len(named))
-    for done, part, spent in _spread(job, chunks, workers, engine):
-        regret[:, done.start : done.stop] = part
-        seconds += spent
-        if progress is not None:
-            progress(len(done))
+    parts = _spread(job, chunks, workers, engine)
+    try:
+        for done, part, spent in parts:
+            regret[:, done.start : done.stop] = part
+            seconds += spent
+            if progress is not None:
+                progress(len(done))
+    finally:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            parts.close()
     return Result(
         problem.describe(),
         tasks,
@@ -213,7 +223,9 @@ class _Job(NamedTuple):
 _Part = tuple[range, FloatArray, FloatArray]
 
 
-def _spread(job: _Job, chunks: list[range], workers: int, engine: str) -> Iterator[_Part]:
+def _spread(
+    job: _Job, chunks: list[range], workers: int, engine: str
+) -> Generator[_Part, None, None]:
     """The chunks as they are finished, in this process or in others."""
     if workers == 1 and engine == "local":
         for runs in chunks:

@@ -45,6 +45,6 @@ def test_ray_does_the_work_and_passes_errors_on():
     def broken(*_):
         raise RuntimeError(f"process {os.getpid()}.")
 
-    with pytest.raises(RuntimeError, match="process [0-9]+") as error:
+    with pytest.raises(RuntimeError, match=r"process [0-9]+") as error:
         simulate(GaussianProblem(), {"broken": broken}, **SIZES, engine="ray", workers=2)
     assert f"process {os.getpid()}." not in str(error.value)

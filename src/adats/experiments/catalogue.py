@@ -77,6 +77,11 @@ def _bernoulli() -> MixtureProblem:
     return MixtureProblem(np.full(6, 1 / 6), _beta(means, 50.0))
 
 
+def _one_better() -> MixtureProblem:
+    means = np.where(np.eye(5, dtype=bool), 0.6, 0.4)
+    return MixtureProblem(np.full(5, 1 / 5), _beta(means, 10.0))
+
+
 def _grid() -> MixtureProblem:
     means = np.array([0.2, 0.35, 0.5, 0.65])[:, None] + np.zeros(10)
     return MixtureProblem(np.full((4, 10), 1 / 4), _beta(means, 50.0))
@@ -142,12 +147,16 @@ EXPERIMENTS: dict[str, Experiment] = {
         "0.35, 0.5 and 0.65, equally likely and apart from the other arms. A beta prior weighs as "
         "much as 50 rewards (its standard deviation is about 0.07), a gamma prior as much as 20 "
         "(about 0.3). So tasks of one run are alike, yet the best arm still varies between them. "
+        "One better arm is a case where little is to be learned: one of five arms, each as likely, "
+        "has prior mean 0.6 and the others 0.4, and the priors weigh as much as 10 rewards only. "
         "TS keeps the equal weights as the prior of every task.",
         (
             Panel("Bernoulli, turned ladder, K = 6", _bernoulli, FOUR),
             Panel("Bernoulli, grid for each arm, K = 10", _grid, FOUR),
             Panel("Poisson, turned ladder, K = 6", _poisson, FOUR),
+            Panel("Bernoulli, one better arm, K = 5", _one_better, FOUR),
         ),
         claims.OWN,
+        columns=2,
     ),
 }

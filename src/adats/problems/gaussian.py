@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from adats import checks
 from adats.beliefs import GaussianArms
 from adats.frozen import unchecked
 from adats.meta import GaussianMeta
@@ -37,10 +38,11 @@ class GaussianProblem:
     name: ClassVar[str] = "gaussian"
 
     def __post_init__(self) -> None:
-        count_of("arms", self.arms)
-        scale_of("meta_scale", self.meta_scale)
-        scale_of("task_scale", self.task_scale)
-        scale_of("noise", self.noise, zero=False)
+        object.__setattr__(self, "arms", count_of("arms", self.arms))
+        object.__setattr__(self, "meta_scale", scale_of("meta_scale", self.meta_scale))
+        object.__setattr__(self, "task_scale", scale_of("task_scale", self.task_scale))
+        object.__setattr__(self, "noise", scale_of("noise", self.noise, zero=False))
+        object.__setattr__(self, "meta_mean", checks.number("meta_mean", self.meta_mean))
         object.__setattr__(self, "mu", given_mu(self.mu, (self.arms,)))
 
     @property

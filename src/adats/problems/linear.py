@@ -40,11 +40,11 @@ class LinearProblem:
     name: ClassVar[str] = "linear"
 
     def __post_init__(self) -> None:
-        count_of("dim", self.dim)
-        count_of("arms", self.arms)
-        scale_of("meta_scale", self.meta_scale)
-        scale_of("task_scale", self.task_scale)
-        scale_of("noise", self.noise, zero=False)
+        object.__setattr__(self, "dim", count_of("dim", self.dim))
+        object.__setattr__(self, "arms", count_of("arms", self.arms))
+        object.__setattr__(self, "meta_scale", scale_of("meta_scale", self.meta_scale))
+        object.__setattr__(self, "task_scale", scale_of("task_scale", self.task_scale))
+        object.__setattr__(self, "noise", scale_of("noise", self.noise, zero=False))
         if self.redraw not in ("run", "round"):
             raise ValueError(f"redraw must be 'run' or 'round', got {self.redraw!r}")
         object.__setattr__(self, "mu", given_mu(self.mu, (self.dim,)))

@@ -88,7 +88,7 @@ class MixtureProblem:
         if isinstance(prior, MixtureArms):
             weights, parameters = prior.weights, prior.components.parameters()
         else:  # OracleTS knows the candidate
-            weights = np.ones((1, 1))
+            weights = np.ones((1, 0))  # nothing to draw
             parameters = tuple(p[None] for p in prior.parameters())
         weights, shape, rate = fresh(weights, *parameters)
         table = kernel("mixture_task")(

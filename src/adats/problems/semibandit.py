@@ -38,9 +38,9 @@ class _Semibandit:
     mu: Any
 
     def _check(self) -> None:
-        scale_of("meta_scale", self.meta_scale)
-        scale_of("task_scale", self.task_scale)
-        scale_of("noise", self.noise, zero=False)
+        object.__setattr__(self, "meta_scale", scale_of("meta_scale", self.meta_scale))
+        object.__setattr__(self, "task_scale", scale_of("task_scale", self.task_scale))
+        object.__setattr__(self, "noise", scale_of("noise", self.noise, zero=False))
         object.__setattr__(self, "mu", given_mu(self.mu, (self.arms,)))
 
     @property
@@ -126,8 +126,8 @@ class SemibanditProblem(_Semibandit):
     name: ClassVar[str] = "semibandit"
 
     def __post_init__(self) -> None:
-        count_of("arms", self.arms)
-        count_of("size", self.size)
+        object.__setattr__(self, "arms", count_of("arms", self.arms))
+        object.__setattr__(self, "size", count_of("size", self.size))
         if self.size > self.arms:
             raise ValueError(f"size {self.size} is more than the {self.arms} arms")
         self._check()
@@ -199,16 +199,18 @@ class RoutingProblem(_Semibandit):
         return self._path
 
     def describe(self) -> dict[str, Any]:
+        mu = {} if self.mu is None else {"mu": self.mu.tolist()}
         return {
+            **mu,
             "name": self.name,
             "network": self.network,
             "edges": len(self.edges),
-            "source": self.source,
+            "source": int(self.source),
             "target": self.target,
             "meta_scale": self.meta_scale,
             "task_scale": self.task_scale,
             "noise": self.noise,
-            "floor": self.floor,
+            "floor": float(self.floor),
         }
 
     def _meta_mean(self) -> FloatArray:
@@ -218,6 +220,6 @@ class RoutingProblem(_Semibandit):
         return np.minimum(theta, -self.floor)
 
     def _graph(self) -> tuple[int, IntArray, IntArray, float]:
-        edges = np.array(self.edges, dtype=np.intp)
-        nodes = int(edges.max()) + 1
-        return 0, edges, np.array([self.source, self.target, nodes], dtype=np.intp), self.floor
+        edges, number = self._path._graph
+        ends = [number[self.source], number[self.target], len(number)]
+        return 0, edges, np.array(ends, dtype=np.intp), float(self.floor)
