@@ -34,7 +34,7 @@ def ours_arms() -> None:
 
 
 def ours_linear() -> None:
-    theta, noise, x = _rewards()
+    theta, noise, _ = _rewards()
     rng = np.random.default_rng(1)
     features = rng.standard_normal((ARMS, DIM))
     agent = adats.AdaTS(

@@ -31,7 +31,7 @@ SINGULAR = np.array([[1.0, 0.5, 0.0], [0.5, 0.25, 0.0], [0.0, 0.0, 2.0]])  # of 
 
 
 def gaussian(mean=(0.3, 0.0, -0.2), **options):
-    options = {"scale": 0.5, "task_scale": [0.3, 0.0, 0.1], "noise": 0.8} | options
+    options = {"scale": 1 / 1.9, "task_scale": [0.3, 0.0, 0.1], "noise": 0.8} | options
     return adats.GaussianMeta(mean, **options)
 
 

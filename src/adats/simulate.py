@@ -221,11 +221,10 @@ class _Job(NamedTuple):
 
 
 _Part = tuple[range, FloatArray, FloatArray]
+_Parts = Generator[_Part, None, None]
 
 
-def _spread(
-    job: _Job, chunks: list[range], workers: int, engine: str
-) -> Generator[_Part, None, None]:
+def _spread(job: _Job, chunks: list[range], workers: int, engine: str) -> _Parts:
     """The chunks as they are finished, in this process or in others."""
     if workers == 1 and engine == "local":
         for runs in chunks:
