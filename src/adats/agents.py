@@ -11,6 +11,7 @@ import numpy as np
 
 from adats import checks, codec
 from adats.actions import Arms, Decision, feature_rows
+from adats.checks import count_of
 from adats.errors import FileFormatError, FinishedTask, UnknownTask
 from adats.explore import covering_actions, newest_row, spanning_arms
 from adats.meta import ModelMixture
@@ -67,10 +68,14 @@ class Agent(ABC):
             names = arm_names(arms) or meta.arms  # type: ignore[attr-defined]
             self._arms = Arms(meta.n_arms, names)  # type: ignore[attr-defined]
         self._meta = meta
+        if seed is None:
+            raise ValueError("give a seed: a number, so that the same decisions can be made again")
         self._rng = np.random.default_rng(seed)
         own = oracle is not None and type(oracle) is not BestArm
         self._oracle: Oracle = CheckedOracle(cast(Oracle, oracle)) if own else BestArm()
-        self._explore_first = bool(explore_first)
+        if not isinstance(explore_first, bool):
+            raise ValueError(f"explore_first is True or False, got {explore_first!r}")
+        self._explore_first = explore_first
         self._plan: tuple[IntArray, ...] | None = None
         self._single = True  # whether actions are single arms; the plan finds out
         self._tasks: dict[Task, TaskState] = {}
@@ -282,7 +287,9 @@ class Agent(ABC):
     def _restore(self, header: dict[str, Any], arrays: dict[str, Any]) -> None:
         self._arms = replace(self._arms, retired=frozenset(header["retired"]))
         self._rng = codec.rng_from_dict(header["rng"])
-        self._decisions = header["decisions"]
+        self._decisions = count_of("decisions", header["decisions"], least=0)
+        if len(set(map(_task_name, header["tasks"]))) != len(header["tasks"]):
+            raise ValueError("two tasks have one name")
         read = type(self._blank.stats).from_flat
         names = ("stats", "design", "mu", "asked")
         columns = [codec.unpack(name, arrays) for name in names]
@@ -290,7 +297,17 @@ class Agent(ABC):
         for task, done, stats, design, mu, asked in zip(
             header["tasks"], finished, *columns, strict=True
         ):
-            self._tasks[task] = TaskState(read(stats), None, design, mu, asked, done)
+            state = TaskState(read(stats), None, design, mu, asked, done)
+            self._check_state(state)
+            self._tasks[_task_name(task)] = state
+
+    def _check_state(self, state: TaskState) -> None:
+        """Raise unless the state, read from a file, fits the model."""
+        fresh = self._blank if state.design is None else self._new_state(state.design)
+        if state.stats.flat().shape != fresh.stats.flat().shape:
+            raise ValueError("statistics of the wrong size")
+        if state.asked is not None and getattr(fresh.asked, "shape", None) != state.asked.shape:
+            raise ValueError("counts of forced pulls of the wrong size")
 
     # inside
 
@@ -432,6 +449,8 @@ class CheckedOracle:
     """An oracle that may be the user's own: its action is an arm, or distinct arms, all allowed."""
 
     def __init__(self, oracle: Oracle) -> None:
+        if not callable(oracle):
+            raise ValueError(f"an oracle is a function of mean rewards, got {oracle!r}")
         self.oracle = oracle
         if hasattr(oracle, "through"):
             self.through = oracle.through
@@ -473,6 +492,10 @@ class MetaTS(Agent):
 
     def _drawn(self, state: TaskState) -> TaskState:
         return state._replace(mu=self._meta.sample(self._rng))
+
+    def _check_state(self, state: TaskState) -> None:
+        super()._check_state(state)
+        self._meta.prior_given(state.mu, design=state.design)
 
     def _belief(self, state: TaskState) -> Belief:
         prior = self._meta.prior_given(state.mu, design=state.design)

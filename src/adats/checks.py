@@ -61,6 +61,13 @@ def number(name: str, value: Any) -> float:
     return result
 
 
+def count_of(name: str, value: Any, *, least: int = 1) -> int:
+    """A whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    return int(value)
+
+
 def modest(name: str, values: FloatArray) -> None:
     """Raise unless all values are finite and their squares are; one pass, for the hot path."""
     if values.size and not blas.dasum(values) < HUGE:

@@ -25,7 +25,16 @@ M = TypeVar("M", GaussianMeta, LinearMeta, MixtureMeta)
 VERSION = 1
 ORACLES = ("BestArm", "Top", "ShortestPath", "SpanningTree", "Matching")
 FAMILIES = ("BetaArms", "PoissonArms", "ExponentialArms", "GaussianArms")
-DAMAGED = (KeyError, TypeError, ValueError, IndexError, AttributeError, EOFError, OSError)
+DAMAGED = (
+    KeyError,
+    TypeError,
+    ValueError,
+    IndexError,
+    AttributeError,
+    EOFError,
+    OSError,
+    RuntimeError,
+)
 
 
 # meta-beliefs
@@ -122,6 +131,8 @@ def _null(value: float) -> float | None:
 def _from_null(values: Any) -> Any:
     if isinstance(values, list):
         return np.array([_from_null(value) for value in values], dtype=np.float64)
+    if values is not None and not values <= 1e-6:
+        raise ValueError(f"the logarithm of a weight is {values}")
     return np.float64(-np.inf if values is None else values)
 
 
@@ -147,7 +158,7 @@ def rng_from_dict(state: dict[str, Any]) -> np.random.Generator:
 def oracle_to_dict(oracle: Any) -> dict[str, Any] | None:
     """None for a callable of the user's own: it has to be given again to `load`."""
     name = type(oracle).__name__
-    if type(oracle).__module__ != oracles.__name__ or name not in ORACLES:
+    if name not in ORACLES or type(oracle) is not getattr(oracles, name):
         return None
     return {"kind": name, **{f.name: getattr(oracle, f.name) for f in fields(oracle)}}
 
@@ -224,7 +235,7 @@ def write_npz(
 
 def read_npz(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         header = json.loads(arrays.pop("header").tobytes())
     except FileNotFoundError:
@@ -257,7 +268,7 @@ def load_prior(path: str | os.PathLike[str]) -> Any:
     """Read a meta-belief from a file that `save_prior` wrote."""
     try:
         data = json.loads(Path(path).read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{os.fspath(path)} is not JSON: {error}") from None
     _check_kind(path, data, "adats-prior")
     try:

@@ -8,6 +8,7 @@ import numpy as np
 from adats import checks
 from adats.beliefs import BetaArms, PoissonArms
 from adats.meta import GaussianMeta, MixtureMeta, ModelMixture
+from adats.meta.names import arm_names
 from adats.types import Arm
 
 # rates from 1 in 1,000 to 999 in 1,000, evenly on the logit scale at the ends
@@ -36,6 +37,8 @@ def default_prior(
     >>> prior.mean.round(2)
     array([0.5, 0.5])
     """
+    if arm_names(arms) is None:
+        raise ValueError("arms is a list of names, got None")
     if rewards == "binary":
         if typical is not None or scale is not None:
             raise ValueError("binary rewards need neither typical nor scale")
@@ -45,14 +48,18 @@ def default_prior(
     if rewards == "count":
         if scale is not None:
             raise ValueError("counts need no scale; give a typical count")
-        centre = float(checks.positive("typical", 1.0 if typical is None else typical))
+        centre = float(
+            checks.positive(
+                "typical", checks.number("typical", 1.0 if typical is None else typical)
+            )
+        )
         factor, strength = (grid.ravel() for grid in np.meshgrid(FACTORS, STRENGTHS))
         rate = strength / 10  # pseudo-pulls
         return _grid(arms, PoissonArms, factor * centre * rate, rate)
     if rewards == "number":
         if scale is None:
             raise ValueError("for number rewards give scale, roughly how much rewards differ")
-        size = float(checks.positive("scale", scale))
+        size = float(checks.positive("scale", checks.number("scale", scale)))
         centre = checks.number("typical", 0.0 if typical is None else typical)
         models = [
             GaussianMeta(centre, size, task_scale=t * size, noise=n * size, arms=arms)

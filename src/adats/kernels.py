@@ -202,21 +202,25 @@ def linear_task(
     theta = mean + factor u, and the precision of u is L D Lᵀ, with the mean of u in one more row
     of L. A pull is a rank-one update of both (without square roots), a sample one back
     substitution. Column j of L is row j of `columns`, so that every loop runs along memory.
+    Arms that stay the same are taken to the space of u once, in `inner`.
     """
     dim, size = factor.shape
+    arms, fixed = features.shape[1], len(features) == 1
     moments = np.zeros((dim + 1, dim + 1))
     columns, diagonal = np.zeros((size, size + 1)), np.ones(size)
-    u, x = np.empty(size), np.empty(size + 1)
-    point, z = np.empty(dim), np.empty(dim + 1)
-    turned = np.ascontiguousarray(factor.T)
-    values, means = np.empty(features.shape[1]), np.empty(features.shape[1])
-    across = np.ascontiguousarray(features[0].T)
+    u, x, z = np.empty(size), np.empty(size + 1), np.empty(dim + 1)
+    values, means, base = np.empty(arms), np.empty(arms), np.empty(arms)
+    across, turned = np.ascontiguousarray(features[0].T), np.ascontiguousarray(factor.T)
+    inner = turned @ across if fixed else turned
     _scores(across, theta, means)
+    _scores(across, mean, base)
     best = means.max()
+    counts, totals = np.zeros(arms), np.zeros(arms)
     for t in range(regret.size):
-        if t > 0 and len(features) > 1:
+        if t > 0 and not fixed:
             across = np.ascontiguousarray(features[t].T)
             _scores(across, theta, means)
+            _scores(across, mean, base)
             best = means.max()
         if t < len(first):
             arm = first[t, 0]
@@ -225,24 +229,25 @@ def linear_task(
                 u[j] = columns[j, size] + rng.standard_normal() / math.sqrt(diagonal[j])
             for j in range(size - 2, -1, -1):  # u = L⁻ᵀ (mean row + D^-½ z)
                 u[j] -= _dot(columns[j, j + 1 : size], u[j + 1 :])
-            point[:] = mean
-            for j in range(size):
-                for i in range(dim):
-                    point[i] += turned[j, i] * u[j]
-            _scores(across, point, values)
+            if fixed:
+                _scores(inner, u, values)
+            else:
+                _scores(across, factor @ u, values)
+            for k in range(arms):
+                values[k] += base[k]
             arm = int(values.argmax())
-        z[dim] = means[arm] + noise * draws[t]
-        rest = z[dim]
-        x[:] = 0.0
-        for i in range(dim):
-            z[i] = across[i, arm]
-            rest -= z[i] * mean[i]
+        y = means[arm] + noise * draws[t]
+        if fixed:
+            counts[arm] += 1.0
+            totals[arm] += y
+            moments[dim, dim] += y * y
             for j in range(size):
-                x[j] += factor[i, j] * z[i]
-        x[size] = rest
-        for i in range(dim + 1):
-            for j in range(dim + 1):
-                moments[i, j] += z[i] * z[j]
+                x[j] = inner[j, arm]
+        else:
+            z[:dim], z[dim] = across[:, arm], y
+            _add_outer(moments, z, 1.0)
+            x[:size] = turned @ z[:dim]
+        x[size] = y - base[arm]
         weight = 1.0 / (noise * noise)
         for j in range(size):  # L D Lᵀ + weight x xᵀ
             p, old = x[j], diagonal[j]
@@ -254,7 +259,20 @@ def linear_task(
                 x[i] -= p * columns[j, i]
                 columns[j, i] += gain * x[i]
         regret[t] = best - means[arm]
+    for arm in range(arms):
+        if counts[arm] > 0.0:
+            z[:dim], z[dim] = across[:, arm], totals[arm] / counts[arm]
+            squares = moments[dim, dim]
+            _add_outer(moments, z, counts[arm])
+            moments[dim, dim] = squares
     return float(regret.size), moments
+
+
+@compiled
+def _add_outer(moments: FloatArray, z: FloatArray, weight: float) -> None:
+    for i in range(z.size):
+        for j in range(z.size):
+            moments[i, j] += weight * z[i] * z[j]
 
 
 @numba.njit(cache=True, fastmath={"reassoc", "contract"})

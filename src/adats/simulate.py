@@ -12,8 +12,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from adats import codec
+from adats.checks import count_of
 from adats.problems import Instance, Problem
-from adats.problems.problem import Start, count_of
+from adats.problems.problem import Start
 from adats.types import Belief, FloatArray, IntArray, MetaBelief, Rng
 
 

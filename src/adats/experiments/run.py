@@ -10,10 +10,10 @@ from typing import IO, Any
 import numpy as np
 
 from adats import codec, plots
+from adats.checks import count_of
 from adats.experiments.catalogue import EXPERIMENTS
 from adats.experiments.panels import Outcome, run_panel
 from adats.experiments.report import file_names, overview, report
-from adats.problems.problem import count_of
 
 Progress = Callable[[str, int, int], None]  # what runs, runs done, runs in all
 

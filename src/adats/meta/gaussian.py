@@ -95,6 +95,8 @@ class GaussianMeta:
                 f"mean must be a vector, one entry an arm, or arms must be named; "
                 f"got shape {values[0].shape}"
             )
+        if names is not None and len(names) != values[0].size:
+            raise ValueError(f"{len(names)} names for {values[0].size} arms")
         for value in values:
             value.flags.writeable = False
         self.__dict__.update(

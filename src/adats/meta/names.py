@@ -11,6 +11,8 @@ def arm_names(arms: Sequence[Arm] | None) -> tuple[Arm, ...] | None:
     """Distinct names as a tuple."""
     if arms is None:
         return None
+    if not hasattr(arms, "__iter__"):
+        raise ValueError(f"arms is a list of names, got {arms!r}")
     names = tuple(int(name) if isinstance(name, np.integer) else name for name in arms)
     if not names:
         raise ValueError("arms must not be empty")

@@ -8,13 +8,13 @@ import numpy as np
 
 from adats import checks
 from adats.beliefs import GaussianArms
+from adats.checks import count_of
 from adats.frozen import unchecked
 from adats.meta import GaussianMeta
 from adats.oracles import BestArm, Oracle
 from adats.problems.problem import (
     Instance,
     Start,
-    count_of,
     each_once,
     fresh,
     given_mu,

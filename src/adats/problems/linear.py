@@ -7,11 +7,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from adats.beliefs import LinearBelief
+from adats.checks import count_of
 from adats.explore import spanning_arms
 from adats.frozen import unchecked
 from adats.meta import LinearMeta
 from adats.oracles import BestArm, Oracle
-from adats.problems.problem import Instance, Start, count_of, fresh, given_mu, kernel, scale_of
+from adats.problems.problem import Instance, Start, fresh, given_mu, kernel, scale_of
 from adats.stats import LinearStats
 from adats.types import FloatArray, IntArray, Rng
 

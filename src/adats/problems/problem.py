@@ -119,13 +119,6 @@ def padded(actions: Sequence[IntArray]) -> IntArray:
     return rows
 
 
-def count_of(name: str, value: Any, *, least: int = 1) -> int:
-    """A whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
-    return int(value)
-
-
 def scale_of(name: str, value: Any, *, zero: bool = True) -> float:
     """A standard deviation."""
     result = checks.number(name, value)

@@ -8,6 +8,7 @@ import numpy as np
 
 from adats import checks
 from adats.beliefs import GaussianArms
+from adats.checks import count_of
 from adats.explore import covering_actions
 from adats.frozen import unchecked
 from adats.meta import GaussianMeta
@@ -15,7 +16,6 @@ from adats.oracles import Oracle, ShortestPath, Top
 from adats.problems.problem import (
     Instance,
     Start,
-    count_of,
     fresh,
     given_mu,
     kernel,
