@@ -68,7 +68,9 @@ class GaussianMeta:
     _task_variance: FloatArray = field(repr=False)
     _meta_variance: FloatArray = field(repr=False)
     _ones: FloatArray = field(repr=False)
-    _constants: list[list[float]] = field(repr=False)  # for arm_digest, a list a parameter
+    # mu_q, σ_0²/σ², 1/σ² and log 2πσ², a row each: what `arm_digest` needs of every arm
+    constants: FloatArray = field(repr=False)
+    _of_arm: list[list[float]] = field(repr=False)  # the same, a list an arm
 
     def __init__(
         self,
@@ -112,23 +114,19 @@ class GaussianMeta:
     def _prepare(self) -> None:
         ratio = (self.task_scale / self.noise) ** 2
         logs = LOG_2PI + 2 * np.log(self.noise)
-        columns = [v.tolist() for v in (self.meta_mean, ratio, self.noise**-2.0, logs)]
+        constants = np.array([self.meta_mean, ratio, self.noise**-2.0, logs])
         self.__dict__.update(
             _ratio=ratio,
             _task_variance=self.task_scale**2,
             _meta_variance=self.meta_scale**2,
             _ones=np.ones_like(ratio),
-            _constants=columns,
+            constants=constants,
+            _of_arm=constants.T.tolist(),
         )
 
     @property
     def n_arms(self) -> int:
         return self.meta_mean.size
-
-    @property
-    def constants(self) -> FloatArray:
-        """mu_q, σ_0²/σ², 1/σ² and log 2πσ², a row each: what `arm_digest` needs of every arm."""
-        return np.array(self._constants)
 
     def _mu(self) -> tuple[FloatArray, FloatArray]:
         """Mean and variance of the meta-posterior, with the sums in covariance form."""
@@ -171,13 +169,12 @@ class GaussianMeta:
         if table.shape[1] != self.n_arms:
             raise ValueError(f"statistics of {table.shape[1]} arms for {self.n_arms}")
         if since is None:
-            arms = zip(*table.tolist(), *self._constants, strict=True)
-            columns = np.array([arm_digest(*arm) for arm in arms]).T
+            arms = zip(table.T.tolist(), self._of_arm, strict=True)
+            columns = np.array([arm_digest(*told, *known) for told, known in arms]).T
             return GaussianDigest(stats, columns[:3].ravel(), columns[3])
         message, keep = since.message.reshape(3, -1).copy(), since.keep.copy()
         for i in changed:
-            constants = [values[i] for values in self._constants]
-            column = arm_digest(*table[:, i].tolist(), *constants)
+            column = arm_digest(*table[:, i].tolist(), *self._of_arm[i])
             message[0, i], message[1, i], message[2, i], keep[i] = column
         return GaussianDigest(stats, message.ravel(), keep)
 

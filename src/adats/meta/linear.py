@@ -152,19 +152,20 @@ class LinearMeta:
         moments = stats.moments * self._precision
         half, lower = linalg.whiten(spread, moments[:-1, :-1])
         both = half.dot(moments[:-1])  # V and u, side by side
-        message = moments - both.T.dot(both)  # M = G/σ² - G/σ² (Σ_0⁻¹ + G/σ²)⁻¹ G/σ², and h
-        if moments[:-1, :-1].trace() > self._task_weight:
+        if moments[:-1, :-1].trace() <= self._task_weight:
+            message = moments - both.T.dot(both)  # M = G/σ² - G/σ² (Σ_0⁻¹ + G/σ²)⁻¹ G/σ², and h
+        else:
             # Much data: the same with Σ_0⁻¹ in the place of G/σ², which is smaller, so that the
             # difference loses fewer digits.
-            inverse = self._task_precision
-            if isinstance(inverse, float):
-                dual, inverse = half * inverse, linalg.as_matrix(inverse, dim)
-            else:
-                dual = half.dot(inverse)
-            message[:-1, :-1] = inverse - dual.T.dot(dual)
-            message[:-1, -1] = message[-1, :-1] = both[:, -1].dot(dual)
-        message[-1, -1] += stats.n * self._log_noise + 2 * linalg.log_det(lower)
-        message[-1, -1] *= -0.5
+            fitted, inverse = both[:, -1], self._task_precision
+            simple = isinstance(inverse, float)
+            dual = half * inverse if simple else half.dot(inverse)
+            message = np.empty_like(moments)
+            message[:-1, :-1] = linalg.as_matrix(inverse, dim) - dual.T.dot(dual)
+            message[:-1, -1] = message[-1, :-1] = fitted.dot(dual)
+            message[-1, -1] = moments[-1, -1] - fitted.dot(fitted)
+        rest = float(message[-1, -1]) + stats.n * self._log_noise
+        message[-1, -1] = -0.5 * rest - linalg.log_det(lower)
         if phi is not None:
             wide = np.zeros((len(message), phi.shape[1] + 1))  # Φ for theta, and 1 for c
             wide[:-1, :-1], wide[-1, -1] = phi, 1.0
