@@ -66,8 +66,12 @@ def agree(problem, prior=None, *, explore_first=False, seed=0, rounds=ROUNDS, ta
         assert type(stats) is type(reference)
         assert state == left
         for meta in metas(problem):
-            told, message = problem.message(meta, stats), meta.digest(stats).message
-            np.testing.assert_allclose(told, message, rtol=1e-9, atol=1e-9)
+            fast, slow = problem.learn(meta, stats), meta.absorb(meta.digest(stats).message)
+            for name in ("high", "low"):
+                sums = getattr(fast.total, name), getattr(slow.total, name)
+                np.testing.assert_allclose(*sums, rtol=1e-9, atol=1e-9)
+            np.testing.assert_allclose(fast.task_prior().mean, slow.task_prior().mean, rtol=1e-9)
+            np.testing.assert_allclose(fast.task_prior().scale, slow.task_prior().scale, rtol=1e-9)
         regrets.append(regret)
     return np.array(regrets)
 

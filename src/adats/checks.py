@@ -20,7 +20,7 @@ def array(name: str, value: Any, *, ndim: int | None = None) -> FloatArray:
         given = np.asarray(value)
         if given.dtype.kind in "USVc":  # text and complex numbers would be read as numbers
             raise TypeError
-        result = np.array(given, dtype=np.float64)
+        result = np.array(given, dtype=np.float64, order="C")
     except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{name} must be numbers, got {value!r}") from None
     if ndim is not None and result.ndim != ndim:

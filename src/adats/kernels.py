@@ -10,6 +10,7 @@ import math
 import numba
 import numpy as np
 
+from adats.linalg import two_sum
 from adats.meta.gaussian import arm_digest
 from adats.types import FloatArray, IntArray, Rng
 
@@ -69,14 +70,27 @@ def _pull(
 
 
 _arm_digest = compiled(arm_digest)
+_two_sum = compiled(two_sum)
 
 
 @compiled
-def gaussian_message(table: FloatArray, constants: FloatArray) -> FloatArray:
-    """What the statistics of Gaussian arms say about mu, as `GaussianMeta.digest` has it."""
-    message = np.empty((3, table.shape[1]))
-    for i in range(table.shape[1]):
-        m, h, c, _ = _arm_digest(
+def gaussian_learn(
+    table: FloatArray,
+    constants: FloatArray,
+    meta_mean: FloatArray,
+    meta_variance: FloatArray,
+    high: FloatArray,
+    low: FloatArray,
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """`digest`, `absorb` and the meta-posterior of `GaussianMeta`, in one.
+
+    Gives the compensated sum of messages, and the mean and variance of mu.
+    """
+    arms = table.shape[1]
+    high, low = high.copy(), low.copy()
+    mean, variance = np.empty(arms), np.empty(arms)
+    for i in range(arms):
+        told = _arm_digest(
             table[0, i],
             table[1, i],
             table[2, i],
@@ -85,8 +99,14 @@ def gaussian_message(table: FloatArray, constants: FloatArray) -> FloatArray:
             constants[2, i],
             constants[3, i],
         )
-        message[0, i], message[1, i], message[2, i] = m, h, c
-    return message.ravel()
+        for k in range(3):
+            j = k * arms + i
+            high[j], lost = _two_sum(high[j], told[k])
+            low[j] += lost
+        m, h = high[i] + low[i], high[arms + i] + low[arms + i]
+        variance[i] = meta_variance[i] / (1.0 + meta_variance[i] * m)  # (eq. 2)
+        mean[i] = meta_mean[i] + variance[i] * h  # (eq. 2)
+    return high, low, mean, variance
 
 
 @compiled
@@ -207,7 +227,7 @@ def linear_task(
     dim, size = factor.shape
     arms, fixed = features.shape[1], len(features) == 1
     moments = np.zeros((dim + 1, dim + 1))
-    columns, diagonal = np.zeros((size, size + 1)), np.ones(size)
+    columns, diagonal, scale = np.zeros((size, size + 1)), np.ones(size), np.ones(size)
     u, x, z = np.empty(size), np.empty(size + 1), np.empty(dim + 1)
     values, means, base = np.empty(arms), np.empty(arms), np.empty(arms)
     across, turned = np.ascontiguousarray(features[0].T), np.ascontiguousarray(factor.T)
@@ -226,7 +246,7 @@ def linear_task(
             arm = first[t, 0]
         else:
             for j in range(size):
-                u[j] = columns[j, size] + rng.standard_normal() / math.sqrt(diagonal[j])
+                u[j] = columns[j, size] + rng.standard_normal() * scale[j]
             for j in range(size - 2, -1, -1):  # u = L⁻ᵀ (mean row + D^-½ z)
                 u[j] -= _dot(columns[j, j + 1 : size], u[j + 1 :])
             if fixed:
@@ -255,6 +275,7 @@ def linear_task(
             share = 1.0 / diagonal[j]
             gain = weight * p * share
             weight *= old * share
+            scale[j] = math.sqrt(share)
             for i in range(j + 1, size + 1):
                 x[i] -= p * columns[j, i]
                 columns[j, i] += gain * x[i]

@@ -59,14 +59,14 @@ def psd_factor(cov: FloatArray) -> FloatArray:
     return np.ascontiguousarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
-def psd_inverse(cov: FloatArray) -> tuple["Factor", float]:
-    """The inverse and its largest eigenvalue; infinity, with a useless matrix, if cov is singular.
+def psd_inverse(cov: FloatArray) -> tuple[FloatArray, float]:
+    """The inverse and its largest eigenvalue; infinity, with zeros, if cov is singular.
 
     A cov of no dimensions stands for a multiple of the identity, and so does the inverse then.
     """
     if cov.ndim == 0:
         value = float(cov)
-        return (1.0 / value, 1.0 / value) if value > 0 else (0.0, np.inf)
+        return (np.array(1.0 / value), 1.0 / value) if value > 0 else (np.zeros(()), np.inf)
     values, vectors = np.linalg.eigh(cov)
     if values[0] <= len(values) * np.finfo(np.float64).eps * values[-1]:
         return np.zeros_like(cov), np.inf
@@ -83,7 +83,9 @@ Factor = FloatArray | float  # a float stands for a multiple of the identity
 
 
 def as_matrix(factor: Factor, size: int) -> FloatArray:
-    return factor * _eye(size) if isinstance(factor, float) else factor
+    if not isinstance(factor, float):
+        return factor
+    return _eye(size) if factor == 1.0 else factor * _eye(size)
 
 
 def whiten(factor: Factor, precision: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -318,8 +318,10 @@ def _play(
         else:
             stats = plain_task(job.problem, prior, instance, first, rng, out)
         if fixed is None:
-            told = job.problem.message(meta, stats) if job.compiled else meta.digest(stats).message
-            meta = meta.absorb(told)
+            if job.compiled:
+                meta = job.problem.learn(meta, stats)
+            else:
+                meta = meta.absorb(meta.digest(stats).message)
 
 
 def plain_task(

@@ -81,14 +81,14 @@ class LinearBelief(_Linear):
 class LinearPosterior(_Linear):
     """The same belief where theta depends on an uncertain mu, sampled in O(d²): mu, then theta.
 
-    Given mu, theta is N(Φmu + F (u - V Φmu), F Fᵀ). Mean and factor are worked out when asked for.
+    Given mu, theta is N(QΦmu + own, F Fᵀ). Mean and factor are worked out when asked for.
     """
 
     mu: linalg.Gaussian
     design: FloatArray | None  # Φ
+    keep: FloatArray  # Q
+    own: FloatArray
     spread: FloatArray  # F
-    pull: FloatArray  # V
-    fitted: FloatArray  # u
     noise: float
 
     def _designed(self, point: FloatArray) -> FloatArray:
@@ -96,19 +96,18 @@ class LinearPosterior(_Linear):
 
     @property
     def mean(self) -> FloatArray:
-        """QΦμ̂ + QΣ_0B/σ², with Q = I - FV."""
-        mu = self._designed(self.mu.mean)
-        return mu + self.spread @ (self.fitted - self.pull @ mu)
+        """QΦμ̂ + QΣ_0B/σ²."""
+        return self.keep @ self._designed(self.mu.mean) + self.own
 
     @property
     def factor(self) -> FloatArray:
         """Of the covariance QΣ_0 + QΦΣ̂ΦᵀQᵀ."""
-        outer = self._designed(self.mu.factor)
-        return np.hstack([self.spread, outer - self.spread @ (self.pull @ outer)])
+        return np.hstack([self.spread, self.keep @ self._designed(self.mu.factor)])
 
     def sample(self, rng: Rng) -> FloatArray:
         p = len(self.mu.half)
         z = rng.standard_normal(p + self.spread.shape[1])
-        mu = self._designed(self.mu.sample(z[:p]))
-        inside: FloatArray = self.spread.dot(self.fitted - self.pull.dot(mu) + z[p:])
-        return mu + inside
+        theta: FloatArray = self.keep.dot(self._designed(self.mu.sample(z[:p])))
+        theta += self.own
+        theta += self.spread.dot(z[p:])
+        return theta

@@ -67,6 +67,7 @@ class GaussianMeta:
     _ratio: FloatArray = field(repr=False)  # σ_0² / σ²
     _task_variance: FloatArray = field(repr=False)
     _meta_variance: FloatArray = field(repr=False)
+    _mu_q: FloatArray = field(repr=False)  # not read-only, as compiled code takes it
     _ones: FloatArray = field(repr=False)
     # mu_q, σ_0²/σ², 1/σ² and log 2πσ², a row each: what `arm_digest` needs of every arm
     constants: FloatArray = field(repr=False)
@@ -119,6 +120,7 @@ class GaussianMeta:
             _ratio=ratio,
             _task_variance=self.task_scale**2,
             _meta_variance=self.meta_scale**2,
+            _mu_q=self.meta_mean.copy(),
             _ones=np.ones_like(ratio),
             constants=constants,
             _of_arm=constants.T.tolist(),
@@ -180,6 +182,14 @@ class GaussianMeta:
 
     def absorb(self, message: FloatArray) -> Self:
         return evolve(self, drop=("_known_mu",), total=self.total.add(message))
+
+    def arrays(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """What a compiled `absorb` needs: constants of the arms, mu_q and σ_q²."""
+        return self.constants, self._mu_q, self._meta_variance
+
+    def with_sum(self, total: Sum, mean: FloatArray, variance: FloatArray) -> Self:
+        """The meta-belief at another sum of messages, whose posterior is known already."""
+        return evolve(self, total=total, _known_mu=(mean, variance))
 
     def swap(self, old: FloatArray, new: FloatArray, changed: Iterable[int]) -> Self:
         """`absorb(new)` and `absorb(-old)` in one, for messages that differ in these arms only."""

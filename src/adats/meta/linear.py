@@ -18,12 +18,14 @@ from adats.types import FloatArray, Rng
 
 
 class LinearDigest(NamedTuple):
+    """Given mu, theta is N(QΦmu + own, F Fᵀ), with Q = (I + Σ_0 G/σ²)⁻¹."""
+
     stats: LinearStats
-    message: FloatArray  # [[M, h], [hᵀ, c]]: log p(rewards | mu) = c + hᵀmu - ½ muᵀM mu
-    design: FloatArray | None
-    factor: FloatArray  # F with F Fᵀ = QΣ_0, the covariance of theta given mu
-    pull: FloatArray  # V = Fᵀ G / σ²
-    fitted: FloatArray  # u = Fᵀ B / σ²
+    message: FloatArray  # M, h and c: log p(rewards | mu) = c + hᵀmu - ½ muᵀM mu
+    design: FloatArray | None  # Φ
+    keep: FloatArray  # Q, the share of mu
+    own: FloatArray  # QΣ_0 B/σ², the share of the task's own rewards
+    factor: FloatArray  # F, with F Fᵀ = QΣ_0
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -44,7 +46,7 @@ class LinearMeta:
     # computed once from the above
     _meta_factor: linalg.Factor = field(repr=False)
     _task_factor: linalg.Factor = field(repr=False)
-    _task_precision: linalg.Factor = field(repr=False)  # Σ_0⁻¹, where there is one
+    _task_precision: FloatArray = field(repr=False)  # Σ_0⁻¹, where it is a matrix and has one
     _task_weight: float = field(repr=False)  # its largest eigenvalue, or infinity
     _dim: int = field(repr=False)  # of theta, where a task has no design of its own
     _precision: float = field(repr=False)
@@ -70,7 +72,7 @@ class LinearMeta:
             task_cov=spread,
             noise=noise,
             design=phi,
-            total=Sum.zeros((p + 1) ** 2),
+            total=Sum.zeros(p * p + p + 1),
         )
         self._prepare()
 
@@ -118,8 +120,8 @@ class LinearMeta:
         known: linalg.Gaussian | None = self.__dict__.get("_known_mu")
         if known is None:
             p = self.meta_mean.size
-            total = self.total.value().reshape(p + 1, p + 1)
-            m, h = total[:p, :p], total[:p, p]
+            total = self.total.value()
+            m, h = total[: p * p].reshape(p, p), total[p * p : -1]
             known = linalg.condition(self.meta_mean, self._meta_factor, m, h)
             self.__dict__["_known_mu"] = known
         return known
@@ -149,28 +151,36 @@ class LinearMeta:
             raise ValueError(f"theta has {dim} entries, but features {len(stats.moments) - 1}")
         if stats.n < 0:
             raise ValueError(f"statistics of {stats.n} pulls: more was taken out than put in")
-        moments = stats.moments * self._precision
-        half, lower = linalg.whiten(spread, moments[:-1, :-1])
-        both = half.dot(moments[:-1])  # V and u, side by side
-        if moments[:-1, :-1].trace() <= self._task_weight:
-            message = moments - both.T.dot(both)  # M = G/σ² - G/σ² (Σ_0⁻¹ + G/σ²)⁻¹ G/σ², and h
+        moments = stats.moments
+        gram, xy = moments[:-1, :-1] * self._precision, moments[:-1, -1] * self._precision
+        half, lower = linalg.whiten(spread, gram)
+        much = gram.trace() > self._task_weight
+        # M = G/σ² Q = Σ_0⁻¹ (I - Q): what is multiplied should be small, so that the result loses
+        # few digits; and h = B/σ² - G/σ² own = Σ_0⁻¹ own.
+        if isinstance(spread, float):
+            variance = spread * spread
+            keep = half.T.dot(half)  # Q Σ_0
+            own = keep.dot(xy)
+            if variance > 0:
+                keep /= variance
+                h = own / variance
+            else:
+                keep, h = linalg.as_matrix(1.0, dim), xy
+            m = (linalg.as_matrix(1.0, dim) - keep) / variance if much else gram.dot(keep)
         else:
-            # Much data: the same with Σ_0⁻¹ in the place of G/σ², which is smaller, so that the
-            # difference loses fewer digits.
-            fitted, inverse = both[:, -1], self._task_precision
-            simple = isinstance(inverse, float)
-            dual = half * inverse if simple else half.dot(inverse)
-            message = np.empty_like(moments)
-            message[:-1, :-1] = linalg.as_matrix(inverse, dim) - dual.T.dot(dual)
-            message[:-1, -1] = message[-1, :-1] = fitted.dot(dual)
-            message[-1, -1] = moments[-1, -1] - fitted.dot(fitted)
-        rest = float(message[-1, -1]) + stats.n * self._log_noise
-        message[-1, -1] = -0.5 * rest - linalg.log_det(lower)
+            seen = half.T.dot(half.dot(gram))  # I - Q
+            own = half.T.dot(half.dot(xy))
+            keep = linalg.as_matrix(1.0, dim) - seen
+            m = self._task_precision.dot(seen) if much else gram.dot(keep)
+            h = self._task_precision.dot(own) if much else xy - gram.dot(own)
+        fit = float(moments[-1, -1]) * self._precision - float(xy.dot(own))
+        c = -0.5 * (stats.n * self._log_noise + fit) - linalg.log_det(lower)
         if phi is not None:
-            wide = np.zeros((len(message), phi.shape[1] + 1))  # Φ for theta, and 1 for c
-            wide[:-1, :-1], wide[-1, -1] = phi, 1.0
-            message = wide.T @ message @ wide
-        return LinearDigest(stats, message.ravel(), phi, half.T, both[:, :-1], both[:, -1])
+            m, h = phi.T @ m @ phi, h @ phi
+        p = h.size
+        message = np.empty(p * p + p + 1)
+        message[: p * p], message[p * p : -1], message[-1] = m.ravel(), h, c
+        return LinearDigest(stats, message, phi, keep, own, half.T)
 
     def absorb(self, message: FloatArray) -> Self:
         return evolve(self, drop=("_known_mu",), total=self.total.add(message))
@@ -196,13 +206,14 @@ class LinearMeta:
 
     def posterior(self, digest: LinearDigest) -> LinearPosterior:
         """Of theta in a task whose own message is in the total: exact, nothing is subtracted."""
+        _, _, design, keep, own, factor = digest
         return unchecked(
             LinearPosterior,
             mu=self._mu(),
-            design=digest.design,
-            spread=digest.factor,
-            pull=digest.pull,
-            fitted=digest.fitted,
+            design=design,
+            keep=keep,
+            own=own,
+            spread=factor,
             noise=self.noise,
         )
 

@@ -10,6 +10,7 @@ from adats import checks
 from adats.beliefs import GaussianArms
 from adats.checks import count_of
 from adats.frozen import unchecked
+from adats.linalg import Sum
 from adats.meta import GaussianMeta
 from adats.oracles import BestArm, Oracle
 from adats.problems.problem import (
@@ -23,6 +24,15 @@ from adats.problems.problem import (
 )
 from adats.stats import ArmStats
 from adats.types import FloatArray, IntArray, Rng
+
+
+def learned(meta: GaussianMeta, stats: ArmStats) -> GaussianMeta:
+    """`meta` with a task absorbed, by the compiled way."""
+    total = meta.total
+    high, low, mean, variance = kernel("gaussian_learn")(
+        stats.table, *meta.arrays(), total.high, total.low
+    )
+    return meta.with_sum(Sum(high, low), mean, variance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +112,5 @@ class GaussianProblem:
         )
         return unchecked(ArmStats, table=table)
 
-    def message(self, meta: GaussianMeta, stats: ArmStats) -> FloatArray:
-        message: FloatArray = kernel("gaussian_message")(stats.table, meta.constants)
-        return message
+    def learn(self, meta: GaussianMeta, stats: ArmStats) -> GaussianMeta:
+        return learned(meta, stats)

@@ -122,5 +122,5 @@ class LinearProblem:
         )
         return unchecked(LinearStats, n=n, moments=moments)
 
-    def message(self, meta: LinearMeta, stats: LinearStats) -> FloatArray:
-        return meta.digest(stats).message
+    def learn(self, meta: LinearMeta, stats: LinearStats) -> LinearMeta:
+        return meta.absorb(meta.digest(stats).message)

@@ -104,5 +104,5 @@ class MixtureProblem:
         )
         return unchecked(self.priors.STATS, table=table)
 
-    def message(self, meta: MixtureMeta, stats: Any) -> FloatArray:
-        return meta.digest(stats).message
+    def learn(self, meta: MixtureMeta, stats: Any) -> MixtureMeta:
+        return meta.absorb(meta.digest(stats).message)

@@ -85,8 +85,8 @@ class Problem(Protocol):
         """One task by the compiled loop: fills `regret`, returns the statistics."""
         ...
 
-    def message(self, meta: Any, stats: Any) -> FloatArray:
-        """What the statistics say about mu, compiled where that pays."""
+    def learn(self, meta: Any, stats: Any) -> Any:
+        """The meta-belief with one more task absorbed, compiled where that pays."""
         ...
 
 

@@ -13,6 +13,7 @@ from adats.explore import covering_actions
 from adats.frozen import unchecked
 from adats.meta import GaussianMeta
 from adats.oracles import Oracle, ShortestPath, Top
+from adats.problems.gaussian import learned
 from adats.problems.problem import (
     Instance,
     Start,
@@ -108,9 +109,8 @@ class _Semibandit:
         )
         return unchecked(ArmStats, table=table)
 
-    def message(self, meta: GaussianMeta, stats: ArmStats) -> FloatArray:
-        message: FloatArray = kernel("gaussian_message")(stats.table, meta.constants)
-        return message
+    def learn(self, meta: GaussianMeta, stats: ArmStats) -> GaussianMeta:
+        return learned(meta, stats)
 
 
 @dataclass(frozen=True, eq=False)
