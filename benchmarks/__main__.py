@@ -38,14 +38,13 @@ def best_of(times: int, *work: Callable[[], None]) -> list[float]:
     return seconds
 
 
-def normals(count: int) -> Callable[[], None]:
-    """NumPy drawing that many normals, a task's worth at a time."""
+def normals(each: int, runs: int) -> Callable[[], None]:
+    """NumPy drawing `each` normals a decision, a task's worth at a time."""
     rng = np.random.default_rng(0)
-    each = count // TASKS
 
     def draw() -> None:
-        for _ in range(TASKS):
-            rng.standard_normal(each)
+        for _ in range(runs * TASKS):
+            rng.standard_normal(each * LENGTH)
 
     return draw
 
@@ -63,14 +62,14 @@ def simulation() -> None:
     gaussian = play(GaussianProblem(arms=10))
     linear = play(LinearProblem(dim=16, arms=50))
     gaussian(), linear()  # compile
-    ours, raw = best_of(7, gaussian, normals(11 * decisions))
+    ours, raw = best_of(15, gaussian, normals(11, runs))
     row(
         "simulate Gaussian K=10, per decision",
         f"{ours / decisions * 1e9:.0f} ns = {ours / raw:.2f} × its normals",
         "≤ 2.0 ×",
         ours <= 2.0 * raw,
     )
-    ours, raw = best_of(5, linear, normals(17 * decisions))
+    ours, raw = best_of(9, linear, normals(17, runs))
     (naive,) = best_of(3, naive_linear)
     per = naive / LENGTH
     row(

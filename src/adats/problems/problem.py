@@ -92,10 +92,7 @@ class Problem(Protocol):
 
 def fresh(*arrays: FloatArray) -> tuple[FloatArray, ...]:
     """Arrays that can be written to: a compiled loop is made for one kind of array only."""
-    return tuple(
-        array if array.flags.writeable and array.flags.c_contiguous else np.array(array, order="C")
-        for array in arrays
-    )
+    return tuple([a if a.flags.carray else np.array(a, order="C") for a in arrays])
 
 
 @functools.cache
