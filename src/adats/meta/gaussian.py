@@ -193,13 +193,12 @@ class GaussianMeta:
 
     def swap(self, old: FloatArray, new: FloatArray, changed: Iterable[int]) -> Self:
         """`absorb(new)` and `absorb(-old)` in one, for messages that differ in these arms only."""
-        high, low = self.total.high.copy(), self.total.low.copy()
+        high, low, arms = self.total.high.copy(), self.total.low.copy(), self.meta_mean.size
         for i in changed:
-            for k in range(i, high.size, self.n_arms):
+            for k in (i, arms + i, 2 * arms + i):
                 value, lost = two_sum(high.item(k), new.item(k))
-                value, more = two_sum(value, -old.item(k))
-                high[k] = value
-                low[k] += lost + more
+                high[k], more = two_sum(value, -old.item(k))
+                low[k] = low.item(k) + (lost + more)
         return evolve(self, drop=("_known_mu",), total=Sum(high, low))
 
     def log_evidence(self) -> float:
