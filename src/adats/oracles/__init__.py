@@ -5,11 +5,13 @@ returns the sorted indices of distinct arms, whose means add up to the value of 
 """
 
 from adats.oracles.arms import BestArm, BestRow, Oracle, Top
+from adats.oracles.checked import CheckedOracle
 from adats.oracles.graphs import Matching, Node, ShortestPath, SpanningTree
 
 __all__ = [
     "BestArm",
     "BestRow",
+    "CheckedOracle",
     "Matching",
     "Node",
     "Oracle",

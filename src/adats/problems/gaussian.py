@@ -6,22 +6,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from adats import checks
 from adats.beliefs import GaussianArms
 from adats.checks import count_of
 from adats.frozen import unchecked
 from adats.linalg import Sum
 from adats.meta import GaussianMeta
 from adats.oracles import BestArm, Oracle
-from adats.problems.problem import (
-    Instance,
-    Start,
-    each_once,
-    fresh,
-    given_mu,
-    kernel,
-    scale_of,
-)
+from adats.problems.problem import GaussianRewards, Instance, Start, each_once, fresh, kernel
 from adats.stats import ArmStats
 from adats.types import FloatArray, IntArray, Rng
 
@@ -36,7 +27,7 @@ def learned(meta: GaussianMeta, stats: ArmStats) -> GaussianMeta:
 
 
 @dataclass(frozen=True, eq=False)
-class GaussianProblem:
+class GaussianProblem(GaussianRewards):
     """mu_* ~ N(meta_mean, meta_scale²), theta ~ N(mu_*, task_scale²), rewards N(theta, noise²)."""
 
     arms: int = 2
@@ -48,27 +39,13 @@ class GaussianProblem:
     name: ClassVar[str] = "gaussian"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "arms", count_of("arms", self.arms))
-        object.__setattr__(self, "meta_scale", scale_of("meta_scale", self.meta_scale))
-        object.__setattr__(self, "task_scale", scale_of("task_scale", self.task_scale))
-        object.__setattr__(self, "noise", scale_of("noise", self.noise, zero=False))
-        object.__setattr__(self, "meta_mean", checks.number("meta_mean", self.meta_mean))
-        object.__setattr__(self, "mu", given_mu(self.mu, (self.arms,)))
+        arms = count_of("arms", self.arms)
+        self.__dict__.update(arms=arms, meta_mean=self._number("meta_mean"))
+        self._check(arms)
 
     @property
     def oracle(self) -> Oracle:
         return BestArm()
-
-    def describe(self) -> dict[str, Any]:
-        settings = {
-            "name": self.name,
-            "arms": self.arms,
-            "meta_scale": self.meta_scale,
-            "task_scale": self.task_scale,
-            "noise": self.noise,
-            "meta_mean": self.meta_mean,
-        }
-        return settings if self.mu is None else {**settings, "mu": self.mu.tolist()}
 
     def meta(self) -> GaussianMeta:
         return self._meta
@@ -84,9 +61,6 @@ class GaussianProblem:
     def instance(self, start: Start, rounds: int, rng: Rng) -> Instance:
         theta = start.mu + self.task_scale * rng.standard_normal(self.arms)
         return Instance(theta, rng.standard_normal(rounds))
-
-    def reward(self, mean: float, draw: float) -> float:
-        return mean + self.noise * draw
 
     def first(self, start: Start) -> IntArray:  # noqa: ARG002
         return each_once(self.arms)

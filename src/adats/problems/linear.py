@@ -12,7 +12,7 @@ from adats.explore import spanning_arms
 from adats.frozen import unchecked
 from adats.meta import LinearMeta
 from adats.oracles import BestArm, Oracle
-from adats.problems.problem import Instance, Start, fresh, given_mu, kernel, scale_of
+from adats.problems.problem import GaussianRewards, Instance, Start, fresh, kernel
 from adats.stats import LinearStats
 from adats.types import FloatArray, IntArray, Rng
 
@@ -25,7 +25,7 @@ def unit_sphere(rng: Rng, *shape: int) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class LinearProblem:
+class LinearProblem(GaussianRewards):
     """mu_* ~ N(0, meta_scale² I), theta ~ N(mu_*, task_scale² I), rewards N(aᵀtheta, noise²).
 
     The arms are drawn from the unit sphere, once a run as in the paper, or anew every round.
@@ -41,30 +41,15 @@ class LinearProblem:
     name: ClassVar[str] = "linear"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dim", count_of("dim", self.dim))
-        object.__setattr__(self, "arms", count_of("arms", self.arms))
-        object.__setattr__(self, "meta_scale", scale_of("meta_scale", self.meta_scale))
-        object.__setattr__(self, "task_scale", scale_of("task_scale", self.task_scale))
-        object.__setattr__(self, "noise", scale_of("noise", self.noise, zero=False))
+        dim, arms = count_of("dim", self.dim), count_of("arms", self.arms)
+        self.__dict__.update(dim=dim, arms=arms)
         if self.redraw not in ("run", "round"):
             raise ValueError(f"redraw must be 'run' or 'round', got {self.redraw!r}")
-        object.__setattr__(self, "mu", given_mu(self.mu, (self.dim,)))
+        self._check(dim)
 
     @property
     def oracle(self) -> Oracle:
         return BestArm()
-
-    def describe(self) -> dict[str, Any]:
-        settings = {
-            "name": self.name,
-            "dim": self.dim,
-            "arms": self.arms,
-            "meta_scale": self.meta_scale,
-            "task_scale": self.task_scale,
-            "noise": self.noise,
-            "redraw": self.redraw,
-        }
-        return settings if self.mu is None else {**settings, "mu": self.mu.tolist()}
 
     def meta(self) -> LinearMeta:
         return self._meta
@@ -89,9 +74,6 @@ class LinearProblem:
         if features is None:
             features = unit_sphere(rng, rounds, self.arms, self.dim)
         return Instance(theta, rng.standard_normal(rounds), features)
-
-    def reward(self, mean: float, draw: float) -> float:
-        return mean + self.noise * draw
 
     def first(self, start: Start) -> IntArray:
         if start.features is None:

@@ -1,10 +1,9 @@
 """What every problem is, and what the agents of one run all meet."""
 
 import functools
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -116,21 +115,35 @@ def padded(actions: Sequence[IntArray]) -> IntArray:
     return rows
 
 
-def scale_of(name: str, value: Any, *, zero: bool = True) -> float:
-    """A standard deviation."""
-    result = checks.number(name, value)
-    if result < 0 or (result == 0 and not zero) or not math.isfinite(result):
-        raise ValueError(
-            f"{name} must {'not be negative' if zero else 'be positive'}, got {result}"
-        )
-    return result
+class GaussianRewards:
+    """What problems with Gaussian rewards share: three scales, a fixed or drawn mu_*, noise."""
 
+    name: ClassVar[str]
+    meta_scale: float
+    task_scale: float
+    noise: float
+    mu: Any  # a fixed mu_*, or None to draw it in every run
 
-def given_mu(mu: Any, shape: tuple[int, ...]) -> FloatArray | None:
-    """A fixed mu_* for the regret R(m, n; mu_*); None for one drawn in every run."""
-    if mu is None:
-        return None
-    values = checks.array("mu", mu)
-    if values.shape != shape:
-        raise ValueError(f"mu must have shape {shape}, got {values.shape}")
-    return values
+    def _check(self, size: int) -> None:
+        """Replace the settings by clean values; `size` is that of mu."""
+        clean = {
+            "meta_scale": float(checks.non_negative("meta_scale", self._number("meta_scale"))),
+            "task_scale": float(checks.non_negative("task_scale", self._number("task_scale"))),
+            "noise": float(checks.positive("noise", self._number("noise"))),
+            "mu": None if self.mu is None else checks.array("mu", self.mu),
+        }
+        if clean["mu"] is not None and np.shape(clean["mu"]) != (size,):
+            raise ValueError(f"mu must have shape ({size},), got {np.shape(clean['mu'])}")
+        self.__dict__.update(clean)
+
+    def _number(self, name: str) -> float:
+        return checks.number(name, getattr(self, name))
+
+    def describe(self) -> dict[str, Any]:
+        settings = {"name": self.name, **{f.name: getattr(self, f.name) for f in fields(self)}}  # type: ignore[arg-type]
+        if self.mu is not None:
+            settings["mu"] = self.mu.tolist()
+        return {name: value for name, value in settings.items() if value is not None}
+
+    def reward(self, mean: float, draw: float) -> float:
+        return mean + self.noise * draw

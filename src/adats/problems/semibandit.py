@@ -1,8 +1,8 @@
 """Semi-bandits with Gaussian arms: the best `size` arms, and routing on a real network."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -14,49 +14,31 @@ from adats.frozen import unchecked
 from adats.meta import GaussianMeta
 from adats.oracles import Oracle, ShortestPath, Top
 from adats.problems.gaussian import learned
-from adats.problems.problem import (
-    Instance,
-    Start,
-    fresh,
-    given_mu,
-    kernel,
-    padded,
-    scale_of,
-)
+from adats.problems.problem import GaussianRewards, Instance, Start, fresh, kernel, padded
 from adats.stats import ArmStats
 from adats.types import FloatArray, IntArray, Rng
 
 NO_EDGES = np.zeros((0, 2), dtype=np.intp)
 
 
-class _Semibandit:
+class _Semibandit(GaussianRewards):
     """What both problems share: Gaussian arms, a set of them a round, one reward an arm."""
 
-    arms: int
-    meta_scale: float
-    task_scale: float
-    noise: float
-    mu: Any
+    if TYPE_CHECKING:  # a field or a property, and what the two problems choose
 
-    def _check(self) -> None:
-        object.__setattr__(self, "meta_scale", scale_of("meta_scale", self.meta_scale))
-        object.__setattr__(self, "task_scale", scale_of("task_scale", self.task_scale))
-        object.__setattr__(self, "noise", scale_of("noise", self.noise, zero=False))
-        object.__setattr__(self, "mu", given_mu(self.mu, (self.arms,)))
-
-    @property
-    def oracle(self) -> Oracle:
-        raise NotImplementedError
+        @property
+        def arms(self) -> int: ...
+        @property
+        def oracle(self) -> Oracle: ...
+        def _graph(self) -> tuple[int, IntArray, IntArray, float]:
+            """Size, edges, ends and floor, as the compiled loop takes them."""
+            ...
 
     def _meta_mean(self) -> FloatArray:
         return np.zeros(self.arms)
 
     def _clipped(self, theta: FloatArray) -> FloatArray:
         return theta
-
-    def _graph(self) -> tuple[int, IntArray, IntArray, float]:
-        """Size, edges, ends and floor, as the compiled loop takes them."""
-        raise NotImplementedError
 
     def meta(self) -> GaussianMeta:
         return self._meta
@@ -73,9 +55,6 @@ class _Semibandit:
     def instance(self, start: Start, rounds: int, rng: Rng) -> Instance:
         theta = start.mu + self.task_scale * rng.standard_normal(self.arms)
         return Instance(self._clipped(theta), rng.standard_normal((rounds, self.arms)))
-
-    def reward(self, mean: float, draw: float) -> float:
-        return mean + self.noise * draw
 
     def first(self, start: Start) -> IntArray:  # noqa: ARG002
         return self._cover
@@ -126,26 +105,15 @@ class SemibanditProblem(_Semibandit):
     name: ClassVar[str] = "semibandit"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "arms", count_of("arms", self.arms))
-        object.__setattr__(self, "size", count_of("size", self.size))
+        arms, size = count_of("arms", self.arms), count_of("size", self.size)
+        self.__dict__.update(arms=arms, size=size)
         if self.size > self.arms:
             raise ValueError(f"size {self.size} is more than the {self.arms} arms")
-        self._check()
+        self._check(arms)
 
     @property
     def oracle(self) -> Oracle:
         return Top(self.size)
-
-    def describe(self) -> dict[str, Any]:
-        settings = {
-            "name": self.name,
-            "arms": self.arms,
-            "size": self.size,
-            "meta_scale": self.meta_scale,
-            "task_scale": self.task_scale,
-            "noise": self.noise,
-        }
-        return settings if self.mu is None else {**settings, "mu": self.mu.tolist()}
 
     def _graph(self) -> tuple[int, IntArray, IntArray, float]:
         return self.size, NO_EDGES, np.zeros(3, dtype=np.intp), 0.0
@@ -170,14 +138,16 @@ class RoutingProblem(_Semibandit):
     floor: float = 0.05
     mu: Any = None  # a fixed mu_* (minus latencies), or None to draw it in every run
     name: ClassVar[str] = "routing"
+    _path: ShortestPath = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         lengths = checks.positive("lengths", self.lengths)
         if lengths.shape != (len(self.edges),):
             raise ValueError(f"{len(self.edges)} edges need as many lengths, got {lengths.shape}")
         object.__setattr__(self, "lengths", tuple((lengths / lengths.mean()).tolist()))
-        self._path  # noqa: B018  # checks the graph
-        self._check()
+        path = ShortestPath(self.edges, self.source, self.target, floor=self.floor)
+        self.__dict__.update(_path=path, source=path.source, target=path.target)
+        self._check(len(self.edges))
 
     @classmethod
     def named(cls, network: str, **options: Any) -> "RoutingProblem":
@@ -187,31 +157,17 @@ class RoutingProblem(_Semibandit):
         return cls(network=network, **load_network(network), **options)
 
     @property
-    def arms(self) -> int:  # type: ignore[override]
+    def arms(self) -> int:
         return len(self.edges)
-
-    @cached_property
-    def _path(self) -> ShortestPath:
-        return ShortestPath(self.edges, self.source, self.target, floor=self.floor)
 
     @property
     def oracle(self) -> Oracle:
         return self._path
 
     def describe(self) -> dict[str, Any]:
-        mu = {} if self.mu is None else {"mu": self.mu.tolist()}
-        return {
-            **mu,
-            "name": self.name,
-            "network": self.network,
-            "edges": len(self.edges),
-            "source": int(self.source),
-            "target": self.target,
-            "meta_scale": self.meta_scale,
-            "task_scale": self.task_scale,
-            "noise": self.noise,
-            "floor": float(self.floor),
-        }
+        settings = super().describe()
+        del settings["lengths"], settings["_path"]
+        return {**settings, "edges": len(self.edges), "floor": float(self.floor)}
 
     def _meta_mean(self) -> FloatArray:
         return -np.array(self.lengths)
