@@ -118,7 +118,9 @@ def _whiten_rounded(factor: FloatArray, inner: FloatArray) -> tuple[FloatArray, 
 
 @functools.lru_cache(maxsize=16)
 def _eye(size: int) -> FloatArray:
-    return np.eye(size)
+    eye = np.eye(size)
+    eye.flags.writeable = False  # it is shared
+    return eye
 
 
 def log_det(lower: FloatArray) -> float:

@@ -13,8 +13,7 @@ def load_network(name: str) -> dict[str, Any]:
     known = network_names()
     full = [key for key in known if key == name or key.split("/")[-1] == name]
     if not full:
-        near = ", ".join(known[:8])
-        raise ValueError(f"unknown network {name!r}; known are {near}, … ({len(known)} in all)")
+        raise ValueError(f"unknown network {name!r}; known are {', '.join(known)}")
     graph = json.loads((_data() / f"{full[0]}.json").read_text(encoding="utf-8"))
     links = graph["edges"] if "edges" in graph else graph["links"]
     order = {node["id"]: i for i, node in enumerate(graph["nodes"])}
