@@ -17,6 +17,12 @@ from adats.types import FloatArray, IntArray, Rng
 compiled = numba.njit(cache=True, error_model="numpy")
 
 
+class KnownRng(np.random.Generator):
+    """A generator whose type Numba knows at once; with a plain one, every call looks it up."""
+
+    _numba_type_ = numba.types.NumPyRandomGeneratorType(np.random.default_rng(0))
+
+
 @compiled
 def gaussian_task(
     mean: FloatArray,
@@ -229,18 +235,18 @@ def linear_task(
     moments = np.zeros((dim + 1, dim + 1))
     columns, diagonal, scale = np.zeros((size, size + 1)), np.ones(size), np.ones(size)
     u, x, z = np.empty(size), np.empty(size + 1), np.empty(dim + 1)
-    values, means, base = np.empty(arms), np.empty(arms), np.empty(arms)
+    values, means, base, zero = np.empty(arms), np.empty(arms), np.empty(arms), np.zeros(arms)
     across, turned = np.ascontiguousarray(features[0].T), np.ascontiguousarray(factor.T)
     inner = turned @ across if fixed else turned
-    _scores(across, theta, means)
-    _scores(across, mean, base)
+    _scores(zero, across, theta, means)
+    _scores(zero, across, mean, base)
     best = means.max()
     counts, totals = np.zeros(arms), np.zeros(arms)
     for t in range(regret.size):
         if t > 0 and not fixed:
             across = np.ascontiguousarray(features[t].T)
-            _scores(across, theta, means)
-            _scores(across, mean, base)
+            _scores(zero, across, theta, means)
+            _scores(zero, across, mean, base)
             best = means.max()
         if t < len(first):
             arm = first[t, 0]
@@ -250,11 +256,9 @@ def linear_task(
             for j in range(size - 2, -1, -1):  # u = L⁻ᵀ (mean row + D^-½ z)
                 u[j] -= _dot(columns[j, j + 1 : size], u[j + 1 :])
             if fixed:
-                _scores(inner, u, values)
+                _scores(base, inner, u, values)
             else:
-                _scores(across, factor @ u, values)
-            for k in range(arms):
-                values[k] += base[k]
+                _scores(base, across, factor @ u, values)
             arm = int(values.argmax())
         y = means[arm] + noise * draws[t]
         if fixed:
@@ -305,13 +309,17 @@ def _dot(a: FloatArray, b: FloatArray) -> float:
 
 
 @compiled
-def _scores(across: FloatArray, point: FloatArray, out: FloatArray) -> None:
-    """features @ point, with the features across, so that the loop over arms is the inner one."""
-    out[:] = 0.0
-    for i in range(point.size):
-        weight = point[i]
+def _scores(base: FloatArray, across: FloatArray, point: FloatArray, out: FloatArray) -> None:
+    """base + features @ point, with the features across, so that the inner loop is over arms."""
+    out[:] = base
+    for i in range(0, point.size - 1, 2):  # two at a time: half as many passes over `out`
+        one, two = point[i], point[i + 1]
         for k in range(out.size):
-            out[k] += across[i, k] * weight
+            out[k] += across[i, k] * one + across[i + 1, k] * two
+    if point.size % 2:
+        one = point[-1]
+        for k in range(out.size):
+            out[k] += across[point.size - 1, k] * one
 
 
 @compiled

@@ -14,7 +14,7 @@ import numpy as np
 from adats import codec
 from adats.checks import count_of
 from adats.problems import Instance, Problem
-from adats.problems.problem import Start
+from adats.problems.problem import Start, kernel
 from adats.types import Belief, FloatArray, IntArray, MetaBelief, Rng
 
 
@@ -268,6 +268,8 @@ def _play_runs(job: _Job, runs: range) -> _Part:
         for a, (name, agent) in enumerate(job.agents.items()):
             key = zlib.crc32(name.encode())  # the same stream whatever agents there are besides
             rng = _stream(job, run, 1, key)
+            if job.compiled:
+                rng = kernel("KnownRng")(rng.bit_generator)
             begin = time.perf_counter()
             if isinstance(agent, str):
                 _play(job, AGENTS[agent], start, instances, first, rng, buffer)

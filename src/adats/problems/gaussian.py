@@ -59,8 +59,9 @@ class GaussianProblem(GaussianRewards):
         return Start(self.meta().sample(rng) if self.mu is None else self.mu)
 
     def instance(self, start: Start, rounds: int, rng: Rng) -> Instance:
-        theta = start.mu + self.task_scale * rng.standard_normal(self.arms)
-        return Instance(theta, rng.standard_normal(rounds))
+        normals = rng.standard_normal(self.arms + rounds)
+        theta = start.mu + self.task_scale * normals[: self.arms]
+        return Instance(theta, normals[self.arms :])
 
     def first(self, start: Start) -> IntArray:  # noqa: ARG002
         return each_once(self.arms)
