@@ -133,10 +133,10 @@ class Agent(ABC):
         """Choose an action for a task; a task not seen before is opened."""
         task = _task_name(task)
         known = self._tasks.get(task)
-        state = self._opened(task, known, design)
+        state = self._opened(task, known, design) if known is None or design is not None else known
         if state.finished:
             raise FinishedTask(f"task {task!r} is finished: it takes rewards, but no more asks")
-        rows = self._rows(state, features)
+        rows = self._rows(state, features) if self._linear or features is not None else None
         mask = self._arms.mask(allowed, None if rows is None else len(rows))
         if type(self._oracle) is BestArm:  # which cannot fail
             action, state = self._choose(state, rows, mask, new=known is None)
@@ -177,7 +177,7 @@ class Agent(ABC):
             raise ValueError("tell needs a decision, or task= and action= (or features=)")
         task = _task_name(task)
         known = self._tasks.get(task)
-        state = self._opened(task, known, design)
+        state = self._opened(task, known, design) if known is None or design is not None else known
         pulled = self._pulled(action, features)
         stats = state.stats.add(pulled, reward)
         if known is None:

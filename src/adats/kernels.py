@@ -312,14 +312,10 @@ def _dot(a: FloatArray, b: FloatArray) -> float:
 def _scores(base: FloatArray, across: FloatArray, point: FloatArray, out: FloatArray) -> None:
     """base + features @ point, with the features across, so that the inner loop is over arms."""
     out[:] = base
-    for i in range(0, point.size - 1, 2):  # two at a time: half as many passes over `out`
-        one, two = point[i], point[i + 1]
+    for i in range(point.size):
+        weight = point[i]
         for k in range(out.size):
-            out[k] += across[i, k] * one + across[i + 1, k] * two
-    if point.size % 2:
-        one = point[-1]
-        for k in range(out.size):
-            out[k] += across[point.size - 1, k] * one
+            out[k] += across[i, k] * weight
 
 
 @compiled

@@ -192,14 +192,26 @@ class GaussianMeta:
         return evolve(self, total=total, _known_mu=(mean, variance))
 
     def swap(self, old: FloatArray, new: FloatArray, changed: Iterable[int]) -> Self:
-        """`absorb(new)` and `absorb(-old)` in one, for messages that differ in these arms only."""
-        high, low, arms = self.total.high.copy(), self.total.low.copy(), self.meta_mean.size
+        """`absorb(new)` and `absorb(-old)` in one, for messages that differ in these arms only.
+
+        The meta-posterior of the other arms stays, and that of these is brought up to date.
+        """
+        arms = self.meta_mean.size
+        high, low = self.total.high.copy(), self.total.low.copy()
+        mean, variance = self._mu()
+        mean, variance = mean.copy(), variance.copy()
         for i in changed:
             for k in (i, arms + i, 2 * arms + i):
                 value, lost = two_sum(high.item(k), new.item(k))
                 high[k], more = two_sum(value, -old.item(k))
                 low[k] = low.item(k) + (lost + more)
-        return evolve(self, drop=("_known_mu",), total=Sum(high, low))
+            m = high.item(i) + low.item(i)
+            h = high.item(arms + i) + low.item(arms + i)
+            width = self._meta_variance.item(i)
+            spread = width / (1.0 + width * m)  # (eq. 2)
+            variance[i] = spread
+            mean[i] = self._of_arm[i][0] + spread * h  # (eq. 2)
+        return evolve(self, total=Sum(high, low), _known_mu=(mean, variance))
 
     def log_evidence(self) -> float:
         """Log density of all absorbed rewards, mu integrated out."""
