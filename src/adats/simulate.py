@@ -2,10 +2,13 @@
 
 import importlib.util
 import os
+import signal
+import threading
 import time
 import warnings
 import zlib
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -246,7 +249,26 @@ def _spread(job: _Job, chunks: list[range], workers: int, engine: str) -> _Parts
     backend = "ray" if engine == "ray" else "loky"
     with joblib.parallel_config(backend=backend, n_jobs=workers, **options):
         parallel = joblib.Parallel(return_as="list" if engine == "ray" else "generator_unordered")
-        yield from parallel(joblib.delayed(_play_runs)(job, runs) for runs in chunks)
+        jobs = (joblib.delayed(_play_runs)(job, runs) for runs in chunks)
+        if engine == "ray":
+            yield from parallel(jobs)
+            return
+        with _deaf_children():  # the processes start here, the results come later
+            parts = parallel(jobs)
+        yield from parts
+
+
+@contextmanager
+def _deaf_children() -> Iterator[None]:
+    """Processes started inside do not hear Ctrl-C: it is for this process, which stops them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may say what happens on a signal
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _stream(job: _Job, *key: int) -> Rng:
