@@ -64,8 +64,8 @@ class Agent(ABC):
         elif features is not None:
             raise ValueError("features are for linear models; this model has arms")
         else:
-            names = arm_names(arms) or meta.arms  # type: ignore[attr-defined]
-            self._arms = Arms(meta.n_arms, names)  # type: ignore[attr-defined]
+            armed = cast(ArmMeta, meta)
+            self._arms = Arms(armed.n_arms, arm_names(arms) or armed.arms)
         self._meta = meta
         if seed is None:
             raise ValueError("give a seed: a number, so that the same decisions can be made again")
@@ -331,7 +331,9 @@ class Agent(ABC):
             if design is None:
                 return self._blank
             return self._new_state(checks.array("design", design, ndim=2))
-        if design is not None and not np.array_equal(known.design, design):  # type: ignore[arg-type]
+        if design is not None and (
+            known.design is None or not np.array_equal(known.design, design)
+        ):
             raise ValueError(f"task {task!r} was opened with another design; it cannot change")
         return known
 
@@ -418,8 +420,7 @@ class Agent(ABC):
         return tuple(still.reshape(-1, 1))
 
     def _with_arm(self, name: Arm | None, like: int) -> ArmMeta:
-        meta: ArmMeta = self._meta  # type: ignore[assignment]
-        return meta.with_arm(name, like)
+        return cast(ArmMeta, self._meta).with_arm(name, like)
 
     def _grown(self, state: TaskState, meta: ArmMeta) -> TaskState:
         """A task's state with room for the new arm of `meta`."""

@@ -108,7 +108,7 @@ def _write_json(target: str | Path | None, data: Any) -> None:
     if target == "-":
         sys.stdout.write(text)
     elif target is not None:
-        codec.write_text(target, text)
+        codec.write_bytes(target, text.encode())
 
 
 def _numbers(text: str | None) -> list[float] | None:

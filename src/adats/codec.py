@@ -221,8 +221,8 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[IO[bytes]], None]
         raise
 
 
-def write_text(path: str | os.PathLike[str], text: str) -> None:
-    write_whole(path, lambda file: cast(None, file.write(text.encode())))
+def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
+    write_whole(path, lambda file: cast(None, file.write(data)))
 
 
 def write_npz(
@@ -261,7 +261,7 @@ def save_prior(meta: MetaBelief, path: str | os.PathLike[str]) -> None:
     """Write a meta-belief, with what it has learned, as small versioned JSON."""
     data = {"format": "adats-prior", "version": VERSION, "prior": meta_to_dict(meta)}
     text = json.dumps(data, allow_nan=False, indent=1) + "\n"
-    write_text(path, text)
+    write_bytes(path, text.encode())
 
 
 def load_prior(path: str | os.PathLike[str]) -> Any:

@@ -87,10 +87,8 @@ def draw(story: Story, out: Path) -> Path:
     figure = plots.story_figure(lost, LABELS, story.mean, story.scale, story.rates)
     out.mkdir(parents=True, exist_ok=True)
     for kind in ("svg", "png"):
-        data = plots.rendered(figure, kind)
-        path = out / f"demo.{kind}"
-        codec.write_whole(path, lambda file, data=data: file.write(data))  # type: ignore[misc]
-    return path
+        codec.write_bytes(out / f"demo.{kind}", plots.rendered(figure, kind))
+    return out / "demo.png"
 
 
 def load_segments() -> Segments:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -73,7 +73,7 @@ def reproduce(
         files[out / "report.md"] = overview(outcomes).encode()
     for path, data in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        codec.write_whole(path, partial(_put, data))
+        codec.write_bytes(path, data)
     return out / "report.md"
 
 
@@ -157,7 +157,3 @@ def _parquet(columns: dict[str, Any] | None = None) -> bytes:
     file = BytesIO()
     parquet.write_table(pa.table(columns or {}), file)
     return file.getvalue()
-
-
-def _put(data: bytes, file: IO[bytes]) -> None:
-    file.write(data)
