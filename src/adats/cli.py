@@ -303,7 +303,7 @@ def reproduce(
     with progress_bar(f"reproducing {name}", total_runs(name, runs)) as advance:
         done = 0
 
-        def progress(label: str, finished: int, total: int) -> None:  # noqa: ARG001
+        def progress(_label: str, finished: int, _total: int) -> None:
             nonlocal done
             advance(finished - done)
             done = finished

@@ -1,6 +1,6 @@
 """The array types, and the four protocols that every model follows."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
@@ -91,6 +91,3 @@ class ArmMeta(MetaBelief, Protocol):
     @property
     def n_arms(self) -> int: ...
     def with_arm(self, name: Arm | None, like: int) -> Self: ...
-
-
-Numbers = float | Sequence[float] | FloatArray

@@ -211,7 +211,7 @@ class GaussianMeta:
             spread = width / (1.0 + width * m)  # (eq. 2)
             variance[i] = spread
             mean[i] = self._of_arm[i][0] + spread * h  # (eq. 2)
-        return evolve(self, total=Sum(high, low), _known_mu=(mean, variance))
+        return self.with_sum(Sum(high, low), mean, variance)
 
     def log_evidence(self) -> float:
         """Log density of all absorbed rewards, mu integrated out."""
