@@ -7,7 +7,8 @@ import pytest
 from scipy import stats as distributions
 
 from adats import BetaArms, GaussianArms, LinearBelief, MixtureArms, PoissonArms
-from adats.kernels import _path, _poisson, _top
+from adats.kernels.mixture import _poisson
+from adats.kernels.semibandit import _path, _top
 from adats.oracles import ShortestPath, Top
 from adats.problems import (
     GaussianProblem,

@@ -1,0 +1,21 @@
+"""The simulator's compiled inner loops: one task of one run a call.
+
+Each is the loop of `simulate.plain_task` for one model, written out: the same draws in the same
+order, so the same decisions. `first` are the arms that forced exploration pulls, one row a round,
+padded with -1; `draws` are the random parts of the rewards, which all agents share.
+"""
+
+from adats.kernels.common import KnownRng
+from adats.kernels.gaussian import gaussian_learn, gaussian_task
+from adats.kernels.linear import linear_task
+from adats.kernels.mixture import mixture_task
+from adats.kernels.semibandit import semibandit_task
+
+__all__ = [
+    "KnownRng",
+    "gaussian_learn",
+    "gaussian_task",
+    "linear_task",
+    "mixture_task",
+    "semibandit_task",
+]

@@ -1,0 +1,103 @@
+"""Semi-bandits: a set of Gaussian arms a round."""
+
+import numpy as np
+
+from adats.kernels.common import compiled
+from adats.kernels.gaussian import pull
+from adats.types import FloatArray, IntArray, Rng
+
+
+@compiled
+def semibandit_task(
+    mean: FloatArray,
+    scale: FloatArray,
+    noise: FloatArray,
+    theta: FloatArray,
+    best: float,
+    size: int,
+    edges: IntArray,
+    ends: IntArray,
+    floor: float,
+    first: IntArray,
+    draws: FloatArray,
+    rng: Rng,
+    regret: FloatArray,
+) -> FloatArray:
+    """The same with a set of arms: at most `size` of them, or the edges of a shortest path.
+
+    `edges` has no row for a top-size problem; else it has the two nodes of every edge, and `ends`
+    the source, the target and the number of nodes.
+    """
+    arms = mean.size
+    table = np.zeros((3, arms))
+    centre, spread = mean.copy(), scale.copy()
+    values, chosen = np.empty(arms), np.empty(arms, dtype=np.int64)
+    for t in range(regret.size):
+        if t < len(first):
+            count = 0
+            while count < first.shape[1] and first[t, count] >= 0:
+                chosen[count] = first[t, count]
+                count += 1
+        else:
+            for i in range(arms):
+                values[i] = centre[i] + spread[i] * rng.standard_normal()
+            if len(edges):
+                count = _path(values, edges, ends, floor, chosen)
+            else:
+                count = _top(values, size, chosen)
+        gained = 0.0
+        for i in range(count):
+            arm = chosen[i]
+            gained += theta[arm]
+            y = theta[arm] + noise[arm] * draws[t, arm]
+            pull(table, arm, y, mean, scale, noise, centre, spread)
+        regret[t] = best - gained
+    return table
+
+
+@compiled
+def _top(values: FloatArray, size: int, chosen: IntArray) -> int:
+    """The `size` largest values that are not negative, in the order of their arms."""
+    left = values.copy()
+    count = 0
+    while count < size:
+        arm = int(left.argmax())
+        if left[arm] < 0.0:
+            break
+        left[arm] = -np.inf
+        count += 1
+    found = 0
+    for arm in range(values.size):
+        if left[arm] == -np.inf:
+            chosen[found] = arm
+            found += 1
+    return found
+
+
+@compiled
+def _path(
+    values: FloatArray, edges: IntArray, ends: IntArray, floor: float, chosen: IntArray
+) -> int:
+    """The edges of the shortest path by Bellman and Ford, in the order of their arms."""
+    source, target, nodes = ends
+    distance = np.full(nodes, np.inf)
+    last = np.full(nodes, -1)
+    distance[source] = 0.0
+    moved = True
+    while moved:
+        moved = False
+        for e in range(len(edges)):
+            cost = max(-values[e], floor)
+            for a, b in ((edges[e, 0], edges[e, 1]), (edges[e, 1], edges[e, 0])):
+                if distance[a] + cost < distance[b]:
+                    distance[b] = distance[a] + cost
+                    last[b] = e
+                    moved = True
+    count, node = 0, target
+    while node != source:
+        e = last[node]
+        chosen[count] = e
+        count += 1
+        node = edges[e, 0] if edges[e, 1] == node else edges[e, 1]
+    chosen[:count].sort()
+    return count
