@@ -30,10 +30,7 @@ def interleaved(meta, pulls, tasks, designs=None):
     digests = [meta.digest(s, design=phi) for s, phi in zip(stats, designs, strict=True)]
     for task, action, reward in pulls:
         stats[task] = stats[task].add(action, reward)
-        options = {"design": designs[task], "since": digests[task], "changed": [action]}
-        new = meta.digest(stats[task], **options)
-        meta = meta.absorb(new.message - digests[task].message)
-        digests[task] = new
+        digests[task], meta = meta.retell(digests[task], stats[task], [action])
     return meta, stats, digests
 
 
@@ -473,8 +470,9 @@ def test_changed_arms_may_come_from_an_iterator():
     parts = models()
     meta = ModelMixture(np.full(4, 0.25), parts)
     stats = meta.empty().add([0, 1], [1.0, 2.0])
-    grown = meta.digest(stats, since=meta.digest(meta.empty()), changed=iter([0, 1]))
+    grown, after = meta.retell(meta.digest(meta.empty()), stats, iter([0, 1]))
     close(grown.message, meta.digest(stats).message)
+    close(after.weights, meta.absorb(grown.message).weights)
 
 
 # Bad input

@@ -240,8 +240,9 @@ def state_in_digest(self, stats, **options):
     return digest._replace(message=digest.message * (1 + self.total.value()[0]))
 
 
-def stale_digest(self, stats, **options):
-    return options.get("since") or GaussianMeta.digest(self, stats)
+def added_twice(self, old, stats, changed):
+    digest, meta = GaussianMeta.retell(self, old, stats, changed)
+    return digest, meta.absorb(digest.message)
 
 
 def shifted_prior(self, *, design=None):
@@ -268,7 +269,8 @@ META_FAULTS = [
     ("order of tasks", {"absorb": forgetting_absorb}),
     ("absorb(-message) restores", {"absorb": one_way_absorb}),
     ("digest depends on the model alone", {"digest": state_in_digest}),
-    ("digest since an earlier one", {"digest": stale_digest}),
+    ("digest of a task that grew", {"retell": lambda s, old, *_: (old, s)}),
+    ("retell = absorb", {"retell": added_twice}),
     ("chain rule of evidence over tasks", {"log_evidence": lambda s: -s.mean.sum()}),
     ("chain rule of evidence over tasks", {"task_prior": shifted_prior}),
     ("posterior = prior, conditioned", {"posterior": lambda s, _: s.task_prior()}),

@@ -184,10 +184,8 @@ class Agent(ABC):
             state = self._drawn(state)
         digest = None
         if self.LEARNS:
-            old = self._digest(state)
             changed = (pulled,) if type(pulled) is int else () if self._linear else set(pulled)
-            digest = self._meta.digest(stats, design=state.design, since=old, changed=changed)
-            self._meta = self._meta.swap(old.message, digest.message, changed)
+            digest, self._meta = self._meta.retell(self._digest(state), stats, changed)
             if state.finished:
                 digest = None
         self._tasks[task] = TaskState(

@@ -44,7 +44,14 @@ class Sum(NamedTuple):
 
     def swap(self, old: FloatArray, new: FloatArray) -> "Sum":
         """One term in and another out. What goes out is just what once came in, to the last bit."""
-        return self.add(new).add(-old)
+        added = self.high + new
+        back = added - self.high
+        lost = (self.high - (added - back)) + (new - back)
+        high = added - old
+        back = high - added
+        lost += (added - (high - back)) - (old + back)
+        lost += self.low
+        return Sum(high, lost)
 
     def value(self) -> FloatArray:
         return self.high + self.low
@@ -95,25 +102,34 @@ def whiten(factor: Factor, precision: FloatArray) -> tuple[FloatArray, FloatArra
     """
     if isinstance(factor, float):
         inner = precision * factor**2
-    else:  # dot: for small matrices twice as fast as @
-        inner = factor.T.dot(precision).dot(factor)
+        inner += _eye(len(inner))
+        half, lower = whiten_inner(inner)
+        half *= factor
+        return half, lower
+    inner = factor.T.dot(precision).dot(factor)  # dot: for small matrices twice as fast as @
     inner += _eye(len(inner))
     lower, info = lapack.dpotrf(inner, 1, 1)
     if info != 0:
-        return _whiten_rounded(as_matrix(factor, len(inner)), inner)
-    if isinstance(factor, float):
-        half, _ = lapack.dtrtri(lower, 1)  # C⁻¹ itself
-        half *= factor
-    else:
-        half, _ = lapack.dtrtrs(lower, factor.T, 1)
+        half, lower = _whiten_rounded(inner)
+        return half.dot(factor.T), lower
+    half, _ = lapack.dtrtrs(lower, factor.T, 1)
     return half, lower
 
 
-def _whiten_rounded(factor: FloatArray, inner: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The same where round-off in the statistics outgrew the prior: I + FᵀMF is at least I."""
+def whiten_inner(inner: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """C⁻¹ and C, where C Cᵀ = inner, which is I plus a positive semi-definite matrix."""
+    lower, info = lapack.dpotrf(inner, 1, 1)
+    if info != 0:
+        return _whiten_rounded(inner)
+    half, _ = lapack.dtrtri(lower, 1)
+    return half, lower
+
+
+def _whiten_rounded(inner: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The same where round-off in the statistics outgrew the prior: `inner` is at least I."""
     values, vectors = np.linalg.eigh(inner)
     roots = np.sqrt(np.maximum(values, 1.0))
-    return (vectors / roots).T @ factor.T, np.diag(roots)
+    return (vectors / roots).T, np.diag(roots)
 
 
 @functools.lru_cache(maxsize=16)

@@ -153,32 +153,15 @@ class GaussianMeta:
         no_design(design)
         return ArmStats.zeros(self.n_arms)
 
-    def digest(
-        self,
-        stats: ArmStats,
-        *,
-        design: FloatArray | None = None,
-        since: GaussianDigest | None = None,
-        changed: Iterable[int] = (),
-    ) -> GaussianDigest:
-        """With `since`, the digest of earlier statistics, only the `changed` arms are worked out.
-
-        An arm's message is three numbers: plain floats are faster than arrays, and the same
-        numbers come out however the statistics were reached.
-        """
+    def digest(self, stats: ArmStats, *, design: FloatArray | None = None) -> GaussianDigest:
+        """An arm's message is three numbers, the same however the statistics were reached."""
         no_design(design)
         table = stats.table
         if table.shape[1] != self.n_arms:
             raise ValueError(f"statistics of {table.shape[1]} arms for {self.n_arms}")
-        if since is None:
-            arms = zip(table.T.tolist(), self._of_arm, strict=True)
-            columns = np.array([arm_digest(*told, *known) for told, known in arms]).T
-            return GaussianDigest(stats, columns[:3].ravel(), columns[3])
-        message, keep = since.message.reshape(3, -1).copy(), since.keep.copy()
-        for i in changed:
-            column = arm_digest(*table[:, i].tolist(), *self._of_arm[i])
-            message[0, i], message[1, i], message[2, i], keep[i] = column
-        return GaussianDigest(stats, message.ravel(), keep)
+        arms = zip(table.T.tolist(), self._of_arm, strict=True)
+        columns = np.array([arm_digest(*told, *known) for told, known in arms]).T
+        return GaussianDigest(stats, columns[:3].ravel(), columns[3])
 
     def absorb(self, message: FloatArray) -> Self:
         return evolve(self, drop=("_known_mu",), total=self.total.add(message))
@@ -191,27 +174,32 @@ class GaussianMeta:
         """The meta-belief at another sum of messages, whose posterior is known already."""
         return evolve(self, total=total, _known_mu=(mean, variance))
 
-    def swap(self, old: FloatArray, new: FloatArray, changed: Iterable[int]) -> Self:
-        """`absorb(new)` and `absorb(-old)` in one, for messages that differ in these arms only.
-
-        The meta-posterior of the other arms stays, and that of these is brought up to date.
-        """
+    def retell(
+        self, old: GaussianDigest, stats: ArmStats, changed: Iterable[int]
+    ) -> tuple[GaussianDigest, Self]:
+        """Only the arms that changed are worked out, with plain floats, which is fastest."""
         arms = self.meta_mean.size
+        message, keep = old.message.copy(), old.keep.copy()
         high, low = self.total.high.copy(), self.total.low.copy()
         mean, variance = self._mu()
         mean, variance = mean.copy(), variance.copy()
         for i in changed:
-            for k in (i, arms + i, 2 * arms + i):
-                value, lost = two_sum(high.item(k), new.item(k))
-                high[k], more = two_sum(value, -old.item(k))
-                low[k] = low.item(k) + (lost + more)
-            m = high.item(i) + low.item(i)
-            h = high.item(arms + i) + low.item(arms + i)
+            of_arm = self._of_arm[i]
+            *told, keep[i] = arm_digest(*stats.table[:, i].tolist(), *of_arm)
+            sums = []
+            for k, new in zip((i, arms + i, 2 * arms + i), told, strict=True):
+                value, lost = two_sum(high.item(k), new)
+                value, more = two_sum(value, -message.item(k))
+                high[k], low[k] = value, (rest := low.item(k) + (lost + more))
+                message[k] = new
+                sums.append(value + rest)
             width = self._meta_variance.item(i)
-            spread = width / (1.0 + width * m)  # (eq. 2)
-            variance[i] = spread
-            mean[i] = self._of_arm[i][0] + spread * h  # (eq. 2)
-        return self.with_sum(Sum(high, low), mean, variance)
+            variance[i] = spread = width / (1.0 + width * sums[0])  # (eq. 2)
+            mean[i] = of_arm[0] + spread * sums[1]  # (eq. 2)
+        return (
+            GaussianDigest(stats, message, keep),
+            self.with_sum(Sum(high, low), mean, variance),
+        )
 
     def log_evidence(self) -> float:
         """Log density of all absorbed rewards, mu integrated out."""

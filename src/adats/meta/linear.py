@@ -1,5 +1,6 @@
 """Linear model whose prior mean is unknown (paper, Section 3.2)."""
 
+import functools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -26,6 +27,36 @@ class LinearDigest(NamedTuple):
     keep: FloatArray  # Q, the share of mu
     own: FloatArray  # QΣ_0 B/σ², the share of the task's own rewards
     factor: FloatArray  # F, with F Fᵀ = QΣ_0
+
+
+class _Told(NamedTuple):
+    """M, h and c of a task without its design (c but for the noise), and the rest of its digest.
+
+    M = G/σ² Q = Σ_0⁻¹ (I - Q): what is multiplied should be small, so that the result loses few
+    digits; and h = B/σ² - G/σ² own = Σ_0⁻¹ own.
+    """
+
+    m: FloatArray
+    h: FloatArray
+    c: float
+    keep: FloatArray
+    own: FloatArray
+    factor: FloatArray
+
+
+HALF_BIT = -0.5 * math.log(2.0)  # rewards that say more than one bit about theta say much
+
+
+@functools.lru_cache(maxsize=16)
+def _scales(dim: int, spread: float, precision: float) -> FloatArray:
+    """What makes Σ_0^½ G Σ_0^½/σ², Σ_0^½ B/σ² and Σy²/σ² of the moments."""
+    root = np.append(np.full(dim, spread), 1.0)
+    return np.outer(root, root) * precision
+
+
+@functools.lru_cache(maxsize=16)
+def _corner_eye(dim: int) -> FloatArray:
+    return np.diag(np.append(np.ones(dim), 0.0))
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -138,55 +169,69 @@ class LinearMeta:
     def empty(self, *, design: FloatArray | None = None) -> LinearStats:
         return LinearStats.zeros(self._structure(design)[2])
 
-    def digest(
-        self,
-        stats: LinearStats,
-        *,
-        design: FloatArray | None = None,
-        since: LinearDigest | None = None,  # noqa: ARG002
-        changed: Iterable[int] = (),  # noqa: ARG002
-    ) -> LinearDigest:
+    def digest(self, stats: LinearStats, *, design: FloatArray | None = None) -> LinearDigest:
         phi, spread, dim = self._structure(design)
         if len(stats.moments) != dim + 1:
             raise ValueError(f"theta has {dim} entries, but features {len(stats.moments) - 1}")
         if stats.n < 0:
             raise ValueError(f"statistics of {stats.n} pulls: more was taken out than put in")
-        moments = stats.moments
+        if isinstance(spread, float) and spread > 0:
+            told = self._isotropic(stats.moments, spread, dim)
+        else:
+            told = self._general(stats.moments, linalg.as_matrix(spread, dim))
+        c = told.c - 0.5 * stats.n * self._log_noise
+        if phi is None:
+            message = np.empty(dim * dim + dim + 1)
+            message[: dim * dim], message[dim * dim : -1] = told.m.ravel(), told.h
+            message[-1] = c
+        else:
+            message = np.concatenate([(phi.T @ told.m @ phi).ravel(), told.h @ phi, [c]])
+        return LinearDigest(stats, message, phi, told.keep, told.own, told.factor)
+
+    def _isotropic(self, moments: FloatArray, spread: float, dim: int) -> "_Told":
+        """Σ_0 = spread² I, so Q is symmetric and Q = C⁻ᵀC⁻¹ with C Cᵀ = I + Σ_0 G/σ²."""
+        scaled = moments * _scales(dim, spread, self._precision)
+        scaled += _corner_eye(dim)
+        half, lower = linalg.whiten_inner(scaled[:-1, :-1])
+        step = half.dot(scaled[:-1, -1])
+        keep = half.T.dot(half)
+        c = -linalg.log_det(lower)
+        own = step.dot(half)
+        if c < HALF_BIT:
+            m = linalg.as_matrix(1.0, dim) - keep  # Σ_0⁻¹ (I - Q)
+            m *= spread**-2.0
+        else:
+            m = (moments[:-1, :-1] * self._precision).dot(keep)  # G/σ² Q
+        h = own / spread
+        own *= spread
+        half *= spread
+        c -= 0.5 * (float(scaled[-1, -1]) - float(step.dot(step)))
+        return _Told(m, h, c, keep, own, half.T)
+
+    def _general(self, moments: FloatArray, spread: FloatArray) -> "_Told":
         gram, xy = moments[:-1, :-1] * self._precision, moments[:-1, -1] * self._precision
         half, lower = linalg.whiten(spread, gram)
+        seen = half.T.dot(half.dot(gram))  # I - Q
+        own = half.T.dot(half.dot(xy))
+        keep = linalg.as_matrix(1.0, len(gram)) - seen
         much = gram.trace() > self._task_weight
-        # M = G/σ² Q = Σ_0⁻¹ (I - Q): what is multiplied should be small, so that the result loses
-        # few digits; and h = B/σ² - G/σ² own = Σ_0⁻¹ own.
-        if isinstance(spread, float):
-            variance = spread * spread
-            keep = half.T.dot(half)  # Q Σ_0
-            own = keep.dot(xy)
-            if variance > 0:
-                keep /= variance
-                h = own / variance
-            else:
-                keep, h = linalg.as_matrix(1.0, dim), xy
-            m = (linalg.as_matrix(1.0, dim) - keep) / variance if much else gram.dot(keep)
-        else:
-            seen = half.T.dot(half.dot(gram))  # I - Q
-            own = half.T.dot(half.dot(xy))
-            keep = linalg.as_matrix(1.0, dim) - seen
-            m = self._task_precision.dot(seen) if much else gram.dot(keep)
-            h = self._task_precision.dot(own) if much else xy - gram.dot(own)
+        m = self._task_precision.dot(seen) if much else gram.dot(keep)
+        h = self._task_precision.dot(own) if much else xy - gram.dot(own)
         fit = float(moments[-1, -1]) * self._precision - float(xy.dot(own))
-        c = -0.5 * (stats.n * self._log_noise + fit) - linalg.log_det(lower)
-        if phi is not None:
-            m, h = phi.T @ m @ phi, h @ phi
-        p = h.size
-        message = np.empty(p * p + p + 1)
-        message[: p * p], message[p * p : -1], message[-1] = m.ravel(), h, c
-        return LinearDigest(stats, message, phi, keep, own, half.T)
+        return _Told(m, h, -0.5 * fit - linalg.log_det(lower), keep, own, half.T)
 
     def absorb(self, message: FloatArray) -> Self:
         return evolve(self, drop=("_known_mu",), total=self.total.add(message))
 
-    def swap(self, old: FloatArray, new: FloatArray, changed: Iterable[int] = ()) -> Self:  # noqa: ARG002
-        return evolve(self, drop=("_known_mu",), total=self.total.swap(old, new))
+    def retell(
+        self,
+        old: LinearDigest,
+        stats: LinearStats,
+        changed: Iterable[int],  # noqa: ARG002
+    ) -> tuple[LinearDigest, Self]:
+        new = self.digest(stats, design=None if old.design is self.design else old.design)
+        total = self.total.swap(old.message, new.message)
+        return new, evolve(self, drop=("_known_mu",), total=total)
 
     def log_evidence(self) -> float:
         """Log density of all absorbed rewards, mu integrated out."""

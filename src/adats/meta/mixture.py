@@ -88,34 +88,34 @@ class MixtureMeta:
         no_design(design)
         return self.priors.STATS.zeros(self.n_arms)
 
-    def digest(
-        self,
-        stats: ArmStats,
-        *,
-        design: FloatArray | None = None,
-        since: MixtureDigest | None = None,
-        changed: Iterable[int] = (),
-    ) -> MixtureDigest:
-        """With `since`, the digest of earlier statistics, only `changed` arms are worked out."""
+    def digest(self, stats: ArmStats, *, design: FloatArray | None = None) -> MixtureDigest:
         no_design(design)
         if stats.table.shape != (self.priors.STATS.ROWS, self.n_arms):
             raise ValueError(f"statistics of shape {stats.table.shape} for {self.n_arms} arms")
-        if since is None:
-            evidence, components = self.priors.arm_log_evidence(stats), self.priors.updated(stats)
-        else:
-            arms = list(changed)
-            priors, pulls = self.priors.columns(arms), stats.columns(arms)
-            evidence = since.evidence.copy()
-            evidence[:, arms] = priors.arm_log_evidence(pulls)
-            components = since.components.with_columns(arms, priors.updated(pulls))
+        return self._digested(
+            stats, self.priors.arm_log_evidence(stats), self.priors.updated(stats)
+        )
+
+    def _digested(
+        self, stats: ArmStats, evidence: FloatArray, components: ProductArms
+    ) -> MixtureDigest:
         message = grouped(evidence, self.log_weights.shape[1]).ravel()
         return MixtureDigest(stats, message, evidence, components)
 
     def absorb(self, message: FloatArray) -> Self:
         return evolve(self, total=self.total.add(message))
 
-    def swap(self, old: FloatArray, new: FloatArray, changed: Iterable[int] = ()) -> Self:  # noqa: ARG002
-        return evolve(self, total=self.total.swap(old, new))
+    def retell(
+        self, old: MixtureDigest, stats: ArmStats, changed: Iterable[int]
+    ) -> tuple[MixtureDigest, Self]:
+        """Only the arms that changed are worked out."""
+        arms = list(changed)
+        priors, pulls = self.priors.columns(arms), stats.columns(arms)
+        evidence = old.evidence.copy()
+        evidence[:, arms] = priors.arm_log_evidence(pulls)
+        components = old.components.with_columns(arms, priors.updated(pulls))
+        new = self._digested(stats, evidence, components)
+        return new, evolve(self, total=self.total.swap(old.message, new.message))
 
     def log_evidence(self) -> float:
         """Log density of all absorbed rewards, the choice of candidate summed out."""

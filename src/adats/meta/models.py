@@ -6,6 +6,7 @@ on a grid.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
@@ -15,13 +16,26 @@ from adats import checks
 from adats.beliefs import BeliefMixture
 from adats.beliefs.mixture import draw, log_of, softmax
 from adats.frozen import evolve
-from adats.types import Arm, ArmMeta, Belief, Digest, FloatArray, IntArray, MetaBelief, Rng
+from adats.types import Arm, ArmMeta, Belief, Digest, FloatArray, MetaBelief, Rng
 
 
 class ModelDigest(NamedTuple):
     stats: Any
     message: FloatArray  # the messages of all models, one after another
     parts: tuple[Digest, ...]
+
+
+class _Posteriors(Sequence[Belief]):
+    """Of one task under each model, worked out when asked for: a draw needs only one of them."""
+
+    def __init__(self, models: Sequence[MetaBelief], parts: Sequence[Digest]) -> None:
+        self._models, self._parts = models, parts
+
+    def __len__(self) -> int:
+        return len(self._models)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._models[index].posterior(self._parts[index])
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -34,7 +48,7 @@ class ModelMixture:
 
     log_weights: FloatArray
     models: tuple[MetaBelief, ...]
-    _cuts: IntArray = field(repr=False)  # where the message of one model ends and the next begins
+    _parts: tuple[slice, ...] = field(repr=False)  # of a message, one a model
 
     def __init__(self, weights: Any, models: Sequence[MetaBelief]) -> None:
         checked = checks.weights("weights", weights)
@@ -50,7 +64,8 @@ class ModelMixture:
 
     def _prepare(self) -> None:
         sizes = [model.digest(model.empty()).message.size for model in self.models]
-        self.__dict__["_cuts"] = np.cumsum(sizes)[:-1]
+        ends = pairwise([0, *np.cumsum(sizes).tolist()])
+        self.__dict__["_parts"] = tuple(slice(start, stop) for start, stop in ends)
 
     @property
     def arms(self) -> tuple[Arm, ...] | None:
@@ -64,9 +79,16 @@ class ModelMixture:
     def total(self) -> tuple[Any, ...]:
         return tuple(model.total for model in self.models)
 
+    def with_models(self, models: Iterable[MetaBelief]) -> Self:
+        """The same choice between models that know more, or less."""
+        return evolve(self, drop=("_known_log",), models=tuple(models))
+
     def _log_posterior(self) -> FloatArray:
-        evidence: FloatArray = np.array([model.log_evidence() for model in self.models])
-        return self.log_weights + evidence
+        known: FloatArray | None = self.__dict__.get("_known_log")
+        if known is None:
+            evidence = np.array([model.log_evidence() for model in self.models])
+            known = self.__dict__["_known_log"] = self.log_weights + evidence
+        return known
 
     @property
     def weights(self) -> FloatArray:
@@ -86,26 +108,22 @@ class ModelMixture:
         stats: Any,
         *,
         design: FloatArray | None = None,
-        since: ModelDigest | None = None,
-        changed: Iterable[int] = (),
     ) -> ModelDigest:
-        changed = tuple(changed)
-        earlier = (None,) * len(self.models) if since is None else since.parts
-        parts = tuple(
-            model.digest(stats, design=design, since=part, changed=changed)
-            for model, part in zip(self.models, earlier, strict=True)
-        )
+        parts = tuple(model.digest(stats, design=design) for model in self.models)
         return ModelDigest(stats, np.concatenate([part.message for part in parts]), parts)
 
     def absorb(self, message: FloatArray) -> Self:
-        parts = np.split(message, self._cuts)
-        models = tuple(m.absorb(part) for m, part in zip(self.models, parts, strict=True))
-        return evolve(self, models=models)
+        pairs = zip(self.models, self._parts, strict=True)
+        return self.with_models(model.absorb(message[part]) for model, part in pairs)
 
-    def swap(self, old: FloatArray, new: FloatArray, changed: Iterable[int] = ()) -> Self:
+    def retell(
+        self, old: ModelDigest, stats: Any, changed: Iterable[int]
+    ) -> tuple[ModelDigest, Self]:
         changed = tuple(changed)
-        parts = zip(self.models, np.split(old, self._cuts), np.split(new, self._cuts), strict=True)
-        return evolve(self, models=tuple(m.swap(o, n, changed) for m, o, n in parts))
+        pairs = zip(self.models, old.parts, strict=True)
+        parts, models = zip(*(m.retell(part, stats, changed) for m, part in pairs), strict=True)
+        message = np.concatenate([part.message for part in parts])
+        return ModelDigest(stats, message, parts), self.with_models(models)
 
     def log_evidence(self) -> float:
         """Log density of all absorbed rewards, the choice of model summed out."""
@@ -117,9 +135,8 @@ class ModelMixture:
 
     def posterior(self, digest: ModelDigest) -> BeliefMixture:
         """Of theta in a task whose own message is in the total."""
-        pairs = zip(self.models, digest.parts, strict=True)
-        beliefs = tuple(model.posterior(part) for model, part in pairs)
-        return BeliefMixture.of(self._log_posterior(), beliefs)
+        beliefs = _Posteriors(self.models, digest.parts)
+        return BeliefMixture.of(self._log_posterior(), cast(tuple[Belief, ...], beliefs))
 
     def sample(self, rng: Rng) -> FloatArray:
         """The index of a model, followed by a draw of its mu."""
@@ -134,11 +151,10 @@ class ModelMixture:
         return self.models[int(values[0])].prior_given(values[1:], design=design)
 
     def widen(self, factor: float) -> Self:
-        return evolve(self, models=tuple(model.widen(factor) for model in self.models))
+        return self.with_models(model.widen(factor) for model in self.models)
 
     def with_arm(self, name: Arm | None, like: int) -> Self:
         """One more arm in every model, with the prior (not the data) of arm `like`."""
-        models = tuple(cast(ArmMeta, model).with_arm(name, like) for model in self.models)
-        new = evolve(self, models=models)
+        new = self.with_models(cast(ArmMeta, model).with_arm(name, like) for model in self.models)
         new._prepare()
         return new
