@@ -147,7 +147,7 @@ def test_ctrl_c_stops_and_writes_nothing(monkeypatch, capsys, tmp_path):
     def interrupted(*_args, **_options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "simulate", interrupted)
+    monkeypatch.setattr("adats.cli.simulate.simulate", interrupted)
     assert call(monkeypatch, "simulate", "gaussian", "--out", tmp_path / "out") == 130
     assert "nothing was written" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,116 @@
+"""The command line: parse, call, print."""
+
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+import adats
+from adats import plots
+from adats.cli.bound import bound_app
+from adats.cli.common import EngineName, Seed, check_folder, console, errors, progress_bar
+from adats.cli.simulate import simulate_app
+
+app = typer.Typer(
+    help="Thompson sampling that learns its own prior.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+app.add_typer(simulate_app, name="simulate")
+app.add_typer(bound_app, name="bound")
+
+
+def run() -> None:
+    """The command itself: bad input is one line and exit code 2, Ctrl-C is 130."""
+    try:
+        app()
+    except (ValueError, OSError) as error:
+        if isinstance(error, OSError) and error.filename is not None:
+            error = ValueError(f"{error.filename}: {error.strerror}")
+        errors.print(f"adats: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+        sys.exit(2)
+    except SystemExit as stop:
+        if stop.code == 130:  # Typer's word for Ctrl-C
+            errors.print("adats: stopped; nothing was written", highlight=False)
+        raise
+
+
+@app.command()
+def reproduce(
+    name: Annotated[str, typer.Argument(help="synthetic, gaussian, linear, … or all.")],
+    runs: Annotated[int | None, typer.Option(help="Runs, if not those of the paper.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for figures, records and report.")] = Path(
+        "out"
+    ),
+    seed: Seed = 1,
+    workers: Annotated[int | None, typer.Option(help="Processes; all cores by default.")] = None,
+    engine: EngineName = "local",
+) -> None:
+    """Draw the figures of the paper and check its claims."""
+    from adats.experiments import reproduce as reproduce_experiment
+    from adats.experiments import total_runs
+
+    check_folder(out)
+    with progress_bar(f"reproducing {name}", total_runs(name, runs)) as advance:
+        done = 0
+
+        def progress(_label: str, finished: int, _total: int) -> None:
+            nonlocal done
+            advance(finished - done)
+            done = finished
+
+        report = reproduce_experiment(
+            name,
+            out=out,
+            runs=runs,
+            seed=seed,
+            workers=workers or os.cpu_count() or 1,
+            engine=engine,
+            progress=progress,
+        )
+    console.print(f"The report is {report}", highlight=False)
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the picture.")] = Path("out"),
+    seed: Seed = 1,
+) -> None:
+    """The cold-start story on real data, in sixty seconds."""
+    from adats.demo import draw, tell_story
+
+    check_folder(out)
+    plots.need()
+    repetitions = 200
+    with progress_bar("sending e-mails", repetitions) as progress:
+        story = tell_story(repetitions=repetitions, seed=seed, progress=progress)
+    picture = draw(story, out)
+    console.print(story.sentence(), highlight=False)
+    console.print(f"\nThe picture is {picture}", highlight=False)
+    console.print(
+        "Next: adats simulate gaussian, adats reproduce synthetic, or the example in the README.",
+        highlight=False,
+    )
+
+
+@app.command()
+def info() -> None:
+    """Versions, and which extras are installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    table = Table("what", "version")
+    table.add_row("adats", adats.__version__)
+    table.add_row("python", platform.python_version())
+    table.add_row("cores", str(os.cpu_count()))
+    packages = ("numpy", "scipy", "numba", "joblib", "pyarrow", "matplotlib", "topohub", "ray")
+    for package in packages:
+        try:
+            table.add_row(package, version(package))
+        except PackageNotFoundError:
+            table.add_row(package, "not installed")
+    console.print(table)

@@ -1,0 +1,69 @@
+"""What the commands share: options, checks of paths, a progress bar."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from adats import codec
+from adats.simulate import AGENTS
+
+console, errors = Console(), Console(stderr=True)
+
+Tasks = Annotated[int, typer.Option(help="Number of tasks m.")]
+Rounds = Annotated[int, typer.Option(help="Rounds n in each task.")]
+Runs = Annotated[int, typer.Option(help="Independent runs to average over.")]
+Agents = Annotated[str, typer.Option(help=f"Any of {', '.join(AGENTS)}.")]
+Seed = Annotated[int, typer.Option(help="One seed gives the same numbers on any machine.")]
+First = Annotated[bool, typer.Option("--explore-first", help="Forced exploration in each task.")]
+Workers = Annotated[int, typer.Option(help="Processes.")]
+EngineName = Annotated[str, typer.Option("--engine", help="local, or ray for a cluster.")]
+Json = Annotated[str | None, typer.Option("--json", help="Write the figures to a file, or -.")]
+Out = Annotated[Path | None, typer.Option(help="Folder for records.parquet and summary.json.")]
+Mu = Annotated[str | None, typer.Option(help="A fixed mu_*, as numbers with commas between.")]
+MetaScale = Annotated[float, typer.Option(help="σ_q: width of the meta-prior.")]
+TaskScale = Annotated[float, typer.Option(help="σ_0: spread of tasks.")]
+Noise = Annotated[float, typer.Option(help="σ: noise of rewards.")]
+
+
+@contextmanager
+def progress_bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on the error stream, gone when the work is done."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(
+        *columns,
+        TimeRemainingColumn(),
+        console=errors,
+        transient=True,
+        disable=not errors.is_terminal,
+    ) as bar:
+        task = bar.add_task(title, total=total)
+        yield lambda done: bar.advance(task, done)
+
+
+def check_folder(out: Path | None) -> None:
+    if out is not None and out.exists() and not out.is_dir():
+        raise ValueError(f"--out {out} is a file; give a folder")
+
+
+def check_json(target: str | None) -> None:
+    if target not in (None, "-"):
+        path = Path(str(target))
+        if path.is_dir() or not path.resolve().parent.is_dir():
+            raise ValueError(
+                f"--json {target} cannot be written: give a file in a folder that exists"
+            )
+
+
+def write_json(target: str | Path | None, data: Any) -> None:
+    text = json.dumps(data, indent=1) + "\n"
+    if target == "-":
+        sys.stdout.write(text)
+    elif target is not None:
+        codec.write_bytes(target, text.encode())
