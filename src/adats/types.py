@@ -44,6 +44,14 @@ class Belief(Protocol):
     def sample(self, rng: Rng) -> FloatArray: ...
 
 
+class ArmBelief(Belief, Protocol):
+    """A belief over the mean rewards of arms, as index policies need it."""
+
+    def below(self, x: FloatArray) -> FloatArray: ...
+    def upper(self, z: FloatArray | float) -> FloatArray: ...
+    def tightened(self, pending: FloatArray) -> "ArmBelief": ...
+
+
 class Digest(Protocol):
     """One task's statistics, worked out: its message about mu and what its posterior needs."""
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy.special import betaln
+from scipy.special import betainc, betaincinv, betaln, ndtr
 
 from adats import checks
 from adats.beliefs.product import ProductArms
@@ -41,6 +41,12 @@ class BetaArms(ProductArms):
 
     def sample(self, rng: Rng) -> FloatArray:
         return rng.beta(self.alpha, self.beta)
+
+    def below(self, x: FloatArray) -> FloatArray:
+        return np.asarray(betainc(self.alpha, self.beta, x))
+
+    def upper(self, z: FloatArray | float) -> FloatArray:
+        return np.asarray(betaincinv(self.alpha, self.beta, ndtr(z)))
 
     def updated(self, stats: Any) -> Self:
         return self.of(self.alpha + stats.total, self.beta + stats.count - stats.total)

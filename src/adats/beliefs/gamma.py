@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy.special import gammaln
+from scipy.special import gammainc, gammaincc, gammainccinv, gammaincinv, gammaln, ndtr
 
 from adats import checks
 from adats.beliefs.product import ProductArms
@@ -55,6 +55,12 @@ class PoissonArms(_GammaArms):
     def sample(self, rng: Rng) -> FloatArray:
         return rng.standard_gamma(self.shape) / self.rate
 
+    def below(self, x: FloatArray) -> FloatArray:
+        return np.asarray(gammainc(self.shape, self.rate * x))
+
+    def upper(self, z: FloatArray | float) -> FloatArray:
+        return np.asarray(gammaincinv(self.shape, ndtr(z)) / self.rate)
+
     def updated(self, stats: Any) -> Self:
         return self.of(self.shape + stats.total, self.rate + stats.count)
 
@@ -88,6 +94,13 @@ class ExponentialArms(_GammaArms):
 
     def sample(self, rng: Rng) -> FloatArray:
         return self.rate / np.maximum(rng.standard_gamma(self.shape), self.rate / LARGEST)
+
+    def below(self, x: FloatArray) -> FloatArray:
+        return np.asarray(gammaincc(self.shape, self.rate / x))
+
+    def upper(self, z: FloatArray | float) -> FloatArray:
+        times = gammainccinv(self.shape, ndtr(z))
+        return self.rate / np.maximum(times, self.rate / LARGEST)
 
     def updated(self, stats: Any) -> Self:
         return self.of(self.shape + stats.count, self.rate + stats.total)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from scipy.special import ndtr
 
 from adats import checks
 from adats.beliefs.product import ProductArms
@@ -44,6 +45,14 @@ class GaussianArms(ProductArms):
 
     def sample(self, rng: Rng) -> FloatArray:
         return self.mean + self.scale * rng.standard_normal(self.mean.shape)
+
+    def below(self, x: FloatArray) -> FloatArray:
+        known = self.scale == 0
+        chance = ndtr((x - self.mean) / np.where(known, 1.0, self.scale))
+        return np.where(known, x >= self.mean, chance).astype(np.float64)
+
+    def upper(self, z: FloatArray | float) -> FloatArray:
+        return self.mean + z * self.scale
 
     def updated(self, stats: Any) -> Self:
         ratio = (self.scale / self.noise) ** 2

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from adats import checks, linalg
-from adats.beliefs.gaussian import LOG_2PI
+from adats.beliefs.gaussian import LOG_2PI, GaussianArms
 from adats.frozen import unchecked
 from adats.stats import LinearStats
 from adats.types import Conditioned, FloatArray, Rng
@@ -32,6 +32,19 @@ class _Linear:
         """Standard deviation of each entry of theta."""
         scale: FloatArray = np.sqrt((self.factor**2).sum(axis=1))
         return scale
+
+    def at_rows(self, rows: FloatArray) -> GaussianArms:
+        """The belief over the mean rewards of arms with these features, each by itself."""
+        spread = rows.dot(self.factor)
+        scale = np.sqrt(np.einsum("ij,ij->i", spread, spread))
+        return GaussianArms.of(rows.dot(self.mean), scale, np.full(len(rows), self.noise))
+
+    def tightened(self, pending: FloatArray) -> "LinearBelief":
+        """When pending pulls, with this Gram matrix, have come in as expected: the mean stays."""
+        mean = self.mean
+        stats = unchecked(LinearStats, n=0.0, moments=np.zeros((mean.size + 1,) * 2))
+        stats.gram[:], stats.xy[:] = pending, pending.dot(mean)
+        return self.condition(stats).belief
 
     def condition(self, stats: LinearStats) -> "Conditioned[LinearBelief]":
         precision = self.noise**-2.0

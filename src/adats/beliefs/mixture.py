@@ -1,16 +1,18 @@
 """Mixtures of beliefs: exact, with weights in log space (paper, Section 3.4)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import logsumexp, ndtr
 
 from adats import checks
 from adats.beliefs.product import ProductArms
 from adats.frozen import unchecked
-from adats.types import Belief, Conditioned, FloatArray, IntArray, Rng
+from adats.types import ArmBelief, Belief, Conditioned, FloatArray, IntArray, Rng
+
+HALVINGS = 50  # of the interval that holds a quantile
 
 
 def log_of(weights: FloatArray) -> FloatArray:
@@ -50,6 +52,20 @@ def _spread(weights: FloatArray, means: FloatArray, scales: FloatArray) -> Float
     return np.where(endless, np.inf, np.sqrt(_average(weights, variances)))
 
 
+def _quantile(
+    below: Callable[[FloatArray], FloatArray], parts: FloatArray, z: FloatArray | float
+) -> FloatArray:
+    """Between the least and the largest quantile of the parts lies that of the mixture."""
+    level = ndtr(z)
+    low: FloatArray = parts.min(axis=0)
+    high: FloatArray = parts.max(axis=0)
+    for _ in range(HALVINGS):
+        middle = low + (high - low) / 2
+        small = below(middle) < level
+        low, high = np.where(small, middle, low), np.where(small, high, middle)
+    return high
+
+
 @dataclass(frozen=True, eq=False)
 class MixtureArms:
     """A mixture of product beliefs of one family, given as a stack.
@@ -86,6 +102,16 @@ class MixtureArms:
     def sample(self, rng: Rng) -> FloatArray:
         """Exact: a component (one an arm, if arms are separate), then a draw from it."""
         return self.components.pick(draw(self.weights, rng)).sample(rng)
+
+    def below(self, x: FloatArray) -> FloatArray:
+        return _average(self.weights, self.components.below(x))
+
+    def upper(self, z: FloatArray | float) -> FloatArray:
+        return _quantile(self.below, self.components.upper(z), z)
+
+    def tightened(self, pending: FloatArray) -> Self:
+        """When pending pulls have come in as expected under each candidate; no weight moves."""
+        return self.of(self.log_weights, self.components.tightened(pending))
 
     def condition(self, stats: Any) -> Conditioned[Self]:
         gained = self.log_weights + grouped(
@@ -175,6 +201,25 @@ class BeliefMixture:
 
     def sample(self, rng: Rng) -> FloatArray:
         return self.beliefs[int(draw(self.weights[:, None], rng)[0])].sample(rng)
+
+    def below(self, x: FloatArray) -> FloatArray:
+        return _average(self.weights[:, None], np.stack([b.below(x) for b in self._arms()]))
+
+    def upper(self, z: FloatArray | float) -> FloatArray:
+        return _quantile(self.below, np.stack([b.upper(z) for b in self._arms()]), z)
+
+    def tightened(self, pending: FloatArray) -> Self:
+        """When pending pulls have come in as expected under each belief; no weight moves."""
+        beliefs = tuple(cast(ArmBelief, b).tightened(pending) for b in self.beliefs)
+        return self.of(self.log_weights, beliefs)
+
+    def at_rows(self, rows: FloatArray) -> Self:
+        """Of linear beliefs: over the mean rewards of arms with these features."""
+        beliefs = tuple(cast(Any, b).at_rows(rows) for b in self.beliefs)
+        return self.of(self.log_weights, beliefs)
+
+    def _arms(self) -> tuple[ArmBelief, ...]:
+        return cast("tuple[ArmBelief, ...]", self.beliefs)
 
     def condition(self, stats: Any) -> Conditioned[Self]:
         parts = [belief.condition(stats) for belief in self.beliefs]

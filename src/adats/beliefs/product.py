@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -10,6 +11,14 @@ from adats import checks
 from adats.frozen import unchecked
 from adats.stats import ArmStats
 from adats.types import Conditioned, FloatArray, IntArray, Rng
+
+
+@dataclass(frozen=True, eq=False)
+class _Expected:
+    """Statistics of pulls whose rewards were all as expected."""
+
+    count: FloatArray
+    total: FloatArray
 
 
 class ProductArms(ABC):
@@ -37,6 +46,21 @@ class ProductArms(ABC):
     @abstractmethod
     def updated(self, stats: Any) -> Self:
         """The posterior, under each candidate of the stack."""
+
+    @abstractmethod
+    def below(self, x: FloatArray) -> FloatArray:
+        """The chance that each arm's mean reward is below x."""
+
+    @abstractmethod
+    def upper(self, z: FloatArray | float) -> FloatArray:
+        """The quantile of each arm's mean reward at the level Φ(z)."""
+
+    def tightened(self, pending: FloatArray) -> Self:
+        """When pending pulls have come in as expected: the means stay, the doubts shrink."""
+        mean = self.mean
+        known = np.isfinite(mean)
+        count = np.where(known, pending, 0.0)
+        return self.updated(_Expected(count, count * np.where(known, mean, 0.0)))
 
     def condition(self, stats: Any) -> Conditioned[Self]:
         if stats.table.shape != (self.STATS.ROWS, self.n_arms):
