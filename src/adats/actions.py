@@ -20,13 +20,14 @@ class Decision:
     features: FloatArray | None = field(default=None, compare=False)  # of the arm, or of each
     decision_id: int = 0  # counts the decisions of its agent
     time: float = field(default=0.0, compare=False)  # seconds since 1970
-    propensity: float | None = None
+    propensity: float | tuple[float, ...] | None = None  # of the arm, or of each being chosen
+    propensities: FloatArray | None = field(default=None, compare=False)  # of all arms
 
     def record(self, reward: float) -> dict[str, Any]:
         """The decision and its reward as one flat row of the project's log format."""
         if isinstance(self.action, tuple):
             raise ValueError("a decision with several arms has a row for each: use records")
-        return self._row(self.action, reward, self.features)
+        return self._row(self.action, reward, self.features, self.propensity)
 
     def records(self, rewards: Sequence[float] | FloatArray) -> list[dict[str, Any]]:
         """One flat row for each arm of a semi-bandit decision; they share the decision_id."""
@@ -34,14 +35,19 @@ class Decision:
         if np.shape(rewards) != (len(arms),):
             raise ValueError(f"{len(arms)} arms need as many rewards, got {rewards!r}")
         rows = [None] * len(arms) if self.features is None else np.atleast_2d(self.features)
-        return [self._row(*parts) for parts in zip(arms, rewards, rows, strict=True)]
+        chances = self.propensity if isinstance(self.propensity, tuple) else [self.propensity]
+        if len(chances) != len(arms):
+            chances = [None] * len(arms)
+        return [self._row(*parts) for parts in zip(arms, rewards, rows, chances, strict=True)]
 
-    def _row(self, arm: Arm, reward: float, features: FloatArray | None) -> dict[str, Any]:
+    def _row(
+        self, arm: Arm, reward: float, features: FloatArray | None, propensity: Any
+    ) -> dict[str, Any]:
         row: dict[str, Any] = {
             "task": self.task,
             "arm": arm,
             "reward": checks.number("reward", reward),
-            "propensity": self.propensity,
+            "propensity": propensity,
             "decision_id": self.decision_id,
             "time": self.time,
         }

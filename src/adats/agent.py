@@ -2,10 +2,12 @@
 
 import os
 import time
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple, cast
+from functools import partial
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -16,19 +18,18 @@ from adats.errors import FinishedTask, UnknownTask
 from adats.explore import covering_actions, newest_row, spanning_arms
 from adats.meta.names import arm_names
 from adats.oracles import BestArm, BestRow, CheckedOracle, Oracle
+from adats.pending import asked_for, told_of
+from adats.policies import Policy, Scene, Thompson, policy_of, policy_to_dict
+from adats.propensities import floored
+from adats.propensities import propensities as propensities_of
+from adats.states import TaskState, check_state, pack_states, task_name, unpack_states
 from adats.stats import LinearStats
 from adats.types import Arm, ArmMeta, Belief, BoolArray, FloatArray, IntArray, MetaBelief, Task
 
-
-class TaskState(NamedTuple):
-    """All that is kept of one task."""
-
-    stats: Any
-    digest: Any = None  # the statistics worked out; freed when the task is finished
-    design: FloatArray | None = None
-    mu: FloatArray | None = None  # MetaTS's draw
-    asked: FloatArray | None = None  # pulls that forced exploration asked for; None: it is over
-    finished: bool = False
+CERTAIN = (
+    "propensities of 1: rounds of forced exploration, and policies that do not draw, cannot be "
+    "evaluated off-policy; an agent with epsilon=0.05, say, can"
+)
 
 
 class Agent(ABC):
@@ -45,11 +46,16 @@ class Agent(ABC):
         features: Any = None,
         arms: Sequence[Arm] | None = None,
         explore_first: bool = False,
+        policy: Policy | str = "ts",
+        epsilon: float = 0.0,
     ) -> None:
         """`features` are given here once for linear models with fixed arms, or to every `ask`.
 
         `oracle` turns mean rewards into an action: the best arm unless another is given.
         `explore_first` starts each task with forced exploration, as the paper's analysis does.
+        `policy` is how beliefs become values of arms: Thompson sampling, "ts", or an index (see
+        `adats.policies`). With chance `epsilon` any allowed arm is pulled instead, so that every
+        arm has a known chance.
         """
         if isinstance(oracle, BestRow):
             features, oracle = oracle.features, None
@@ -75,6 +81,15 @@ class Agent(ABC):
         if not isinstance(explore_first, bool):
             raise ValueError(f"explore_first is True or False, got {explore_first!r}")
         self._explore_first = explore_first
+        self._policy = policy_of(policy)
+        self._index = type(self._policy) is not Thompson
+        self._may_fail = own or self._index  # where asking can raise after drawing
+        if not 0 <= checks.number("epsilon", epsilon) <= 1:
+            raise ValueError(f"epsilon is a chance, between 0 and 1, got {epsilon}")
+        if epsilon and own:
+            raise ValueError("epsilon is for single arms: any set of arms is not an action")
+        self._epsilon = float(epsilon)
+        self._warned = False  # about propensities of 1
         self._plan: tuple[IntArray, ...] | None = None
         self._single = True  # whether actions are single arms; the plan finds out
         self._tasks: dict[Task, TaskState] = {}
@@ -129,28 +144,43 @@ class Agent(ABC):
         features: Any = None,
         allowed: Iterable[Arm] | None = None,
         design: Any = None,
+        horizon: int | None = None,
+        propensities: bool = False,
     ) -> Decision:
-        """Choose an action for a task; a task not seen before is opened."""
-        task = _task_name(task)
+        """Choose an action for a task; a task not seen before is opened.
+
+        `horizon` is how many rounds the task has left, this one too, for policies that plan. With
+        `propensities` the decision says how likely every arm was.
+        """
+        task = task_name(task)
         known = self._tasks.get(task)
         state = self._opened(task, known, design) if known is None or design is not None else known
         if state.finished:
             raise FinishedTask(f"task {task!r} is finished: it takes rewards, but no more asks")
         rows = self._rows(state, features) if self._linear or features is not None else None
         mask = self._arms.mask(allowed, None if rows is None else len(rows))
-        if type(self._oracle) is BestArm:  # which cannot fail
-            action, state = self._choose(state, rows, mask, new=known is None)
-        else:
-            before = self._rng.bit_generator.state
-            try:
-                action, state = self._choose(state, rows, mask, new=known is None)
-            except BaseException:
+        before = self._rng.bit_generator.state if propensities or self._may_fail else None
+        try:
+            action, state, forced = self._choose(state, rows, mask, horizon, new=known is None)
+        except BaseException:
+            if before is not None:
                 self._rng.bit_generator.state = before
-                raise
-        self._tasks[task] = state
+            raise
+        chances = None
+        if propensities:
+            chances = self._propensities(state, rows, mask, action, forced, before)
+        if self._index:
+            count = cast(int, self._arms.count) if rows is None else 0
+            state = state._replace(pending=asked_for(state.pending, rows, action, count))
+        self._tasks[task] = state._replace(rounds=state.rounds + 1)
         self._decisions += 1
         chosen = None if rows is None else rows[action].copy()
-        return Decision(task, self._arms.name(action), chosen, self._decisions, time.time())
+        name = self._arms.name(action)
+        if chances is None:
+            return Decision(task, name, chosen, self._decisions, time.time())
+        own = chances[action].tolist()
+        own = tuple(own) if isinstance(own, list) else own
+        return Decision(task, name, chosen, self._decisions, time.time(), own, chances)
 
     def tell(
         self,
@@ -175,13 +205,18 @@ class Agent(ABC):
             task, action, features = decision.task, decision.action, decision.features
         elif task is None:
             raise ValueError("tell needs a decision, or task= and action= (or features=)")
-        task = _task_name(task)
+        task = task_name(task)
         known = self._tasks.get(task)
         state = self._opened(task, known, design) if known is None or design is not None else known
         pulled = self._pulled(action, features)
         stats = state.stats.add(pulled, reward)
         if known is None:
             state = self._drawn(state)
+        pending = state.pending
+        if decision is None:
+            state = state._replace(rounds=state.rounds + 1)
+        elif pending is not None:
+            pending = told_of(pending, pulled)
         digest = None
         if self.LEARNS:
             changed = (pulled,) if type(pulled) is int else () if self._linear else set(pulled)
@@ -189,12 +224,25 @@ class Agent(ABC):
             if state.finished:
                 digest = None
         self._tasks[task] = TaskState(
-            stats, digest, state.design, state.mu, state.asked, state.finished
+            stats,
+            digest,
+            state.design,
+            state.mu,
+            state.asked,
+            state.finished,
+            state.rounds,
+            pending,
         )
 
     def _choose(
-        self, state: TaskState, rows: FloatArray | None, mask: BoolArray | None, new: bool
-    ) -> tuple[int | IntArray, TaskState]:
+        self,
+        state: TaskState,
+        rows: FloatArray | None,
+        mask: BoolArray | None,
+        horizon: int | None,
+        new: bool,
+    ) -> tuple[int | IntArray, TaskState, bool]:
+        """The action, the state, and whether forced exploration chose."""
         if new:
             state = self._drawn(state)
         if state.digest is None and self.LEARNS:  # after a load, or with a new arm
@@ -202,18 +250,64 @@ class Agent(ABC):
         if state.asked is not None:
             action, state = self._forced(state, rows, mask)
             if action is not None:
-                return action, state
-        theta = self._belief(state).sample(self._rng)
-        values = theta if rows is None else rows.dot(theta)
+                return action, state, True
+        belief = self._belief(state)
+        if self._index:
+            values = self._policy.values(self._scene(belief, state, rows, horizon))
+        else:
+            theta = belief.sample(self._rng)
+            values = theta if rows is None else rows.dot(theta)
+        if self._epsilon and self._rng.random() < self._epsilon:
+            values = self._rng.random(len(values))
         if mask is not None:
             values = np.where(mask, values, -np.inf)
-        return self._oracle(values), state
+        return self._oracle(values), state, False
+
+    def _scene(
+        self, belief: Belief, state: TaskState, rows: FloatArray | None, horizon: int | None
+    ) -> Scene:
+        pending = state.pending
+        if pending is not None and not pending.any():
+            pending = None
+        share = partial(self._share, rows, state.design)
+        past = self._decisions
+        return Scene(belief, self._rng, rows, state.rounds + 1, horizon, pending, share, past)
+
+    def _share(self, rows: FloatArray | None, design: FloatArray | None) -> FloatArray | float:
+        return self._meta.share(rows=rows, design=design) if self.LEARNS else 0.0
+
+    def _propensities(
+        self,
+        state: TaskState,
+        rows: FloatArray | None,
+        mask: BoolArray | None,
+        action: int | IntArray,
+        forced: bool,
+        before: Any,
+    ) -> FloatArray:
+        """How likely every arm was: exact, or counted over draws of a stream of their own."""
+        if self._policy.DRAWS and not forced:
+            chances = propensities_of(
+                self._belief(state),
+                oracle=getattr(self._oracle, "oracle", self._oracle),
+                features=rows,
+                allowed=mask,
+                rng=np.random.default_rng(before["state"]["state"]),
+                chosen=action,
+            ).probabilities
+        else:
+            chances = np.zeros(cast(int, self._arms.count) if rows is None else len(rows))
+            chances[action] = 1.0
+            if not self._warned and (forced or not self._epsilon):
+                self._warned = True
+                warnings.warn(CERTAIN, stacklevel=3)
+        return chances if forced else floored(chances, self._epsilon, allowed=mask)
 
     # lifecycle
 
     def finish(self, task: Task) -> None:
         """No more decisions: free the factors, keep the statistics and what the task taught."""
-        self._tasks[_task_name(task)] = self._known(task)._replace(
+        self._tasks[task_name(task)] = self._known(task)._replace(
             digest=None, asked=None, finished=True
         )
 
@@ -222,7 +316,7 @@ class Agent(ABC):
         state = self._known(task)
         if self.LEARNS:
             self._meta = self._meta.absorb(-self._digest(state).message)
-        del self._tasks[_task_name(task)]
+        del self._tasks[task_name(task)]
 
     def add_arm(
         self, name: Arm | None = None, *, like: Arm | None = None, features: Any = None
@@ -259,21 +353,15 @@ class Agent(ABC):
             "meta": codec.meta_to_dict(self._meta),
             "rng": codec.rng_to_dict(self._rng),
             "oracle": codec.oracle_to_dict(getattr(self._oracle, "oracle", self._oracle)),
+            "policy": policy_to_dict(self._policy),
+            "epsilon": self._epsilon,
             "explore_first": self._explore_first,
             "decisions": self._decisions,
             "names": None if self._arms.names is None else list(self._arms.names),
             "retired": sorted(self._arms.retired),
             "tasks": list(self._tasks),
         }
-        states = list(self._tasks.values())
-        arrays = {
-            "finished": np.array([s.finished for s in states], dtype=bool),
-            **codec.pack("stats", [s.stats.flat() for s in states]),
-            **codec.pack("design", [s.design for s in states]),
-            **codec.pack("mu", [s.mu for s in states]),
-            **codec.pack("asked", [s.asked for s in states]),
-            **self._own_arrays(),
-        }
+        arrays = pack_states(self._tasks.values()) | self._own_arrays()
         if self._arms.features is not None:
             arrays["features"] = self._arms.features
         codec.write_npz(path, "adats-agent", header, arrays)
@@ -285,32 +373,23 @@ class Agent(ABC):
         self._arms = replace(self._arms, retired=frozenset(header["retired"]))
         self._rng = codec.rng_from_dict(header["rng"])
         self._decisions = count_of("decisions", header["decisions"], least=0)
-        if len(set(map(_task_name, header["tasks"]))) != len(header["tasks"]):
+        names = [task_name(task) for task in header["tasks"]]
+        if len(set(names)) != len(names):
             raise ValueError("two tasks have one name")
-        read = type(self._blank.stats).from_flat
-        names = ("stats", "design", "mu", "asked")
-        columns = [codec.unpack(name, arrays) for name in names]
-        finished = arrays["finished"].tolist()
-        for task, done, stats, design, mu, asked in zip(
-            header["tasks"], finished, *columns, strict=True
-        ):
-            state = TaskState(read(stats), None, design, mu, asked, done)
+        states = unpack_states(arrays, type(self._blank.stats))
+        for name, state in zip(names, states, strict=True):
             self._check_state(state)
-            self._tasks[_task_name(task)] = state
+            self._tasks[name] = state
 
     def _check_state(self, state: TaskState) -> None:
         """Raise unless the state, read from a file, fits the model."""
-        fresh = self._blank if state.design is None else self._new_state(state.design)
-        if state.stats.flat().shape != fresh.stats.flat().shape:
-            raise ValueError("statistics of the wrong size")
-        if state.asked is not None and getattr(fresh.asked, "shape", None) != state.asked.shape:
-            raise ValueError("counts of forced pulls of the wrong size")
+        check_state(state, self._blank if state.design is None else self._new_state(state.design))
 
     # inside
 
     def _known(self, task: Task) -> TaskState:
         try:
-            return self._tasks[_task_name(task)]
+            return self._tasks[task_name(task)]
         except KeyError:
             raise UnknownTask(f"task {task!r} is not known to this agent") from None
 
@@ -427,16 +506,6 @@ class Agent(ABC):
 
 def _asked_more(state: TaskState) -> TaskState:
     return state if state.asked is None else state._replace(asked=np.append(state.asked, 0.0))
-
-
-def _task_name(task: Any) -> Task:
-    if type(task) is str or type(task) is int:
-        return task
-    if isinstance(task, (str, np.str_)):
-        return str(task)
-    if isinstance(task, (int, np.integer)) and not isinstance(task, bool):
-        return int(task)
-    raise ValueError(f"a task is named by a string or an integer, got {task!r}")
 
 
 def _several(action: Any) -> bool:

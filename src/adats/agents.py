@@ -6,10 +6,12 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from adats import checks, codec
-from adats.agent import Agent, TaskState
+from adats.agent import Agent
 from adats.errors import FileFormatError
 from adats.meta import ModelMixture
 from adats.oracles import Oracle
+from adats.policies import Policy, policy_from_dict
+from adats.states import TaskState
 from adats.types import Arm, ArmMeta, Belief, FloatArray, MetaBelief
 
 
@@ -83,19 +85,22 @@ class OracleTS(Agent):
 AGENTS: dict[str, type[Agent]] = {cls.__name__: cls for cls in (AdaTS, MetaTS, TS, OracleTS)}
 
 
-def load(path: str | os.PathLike[str], *, oracle: Oracle | None = None) -> Any:
+def load(
+    path: str | os.PathLike[str], *, oracle: Oracle | None = None, policy: Policy | None = None
+) -> Any:
     """Read an agent from a file that `save` wrote; it goes on bit for bit.
 
-    An oracle that is a callable of your own is not in the file: give it again.
+    An oracle or a policy of your own is not in the file: give it again.
     """
     header, arrays = codec.read_npz(path, "adats-agent")
     try:
         cls = AGENTS[header["agent"]]
         told = (arrays["mu_star"],) if cls is OracleTS else ()
-        stored = header["oracle"]
-        if (stored is None) != (oracle is not None):
-            need = "needs" if stored is None else "has its own, so it takes no"
-            raise ValueError(f"the agent {need} oracle=")
+        stored, known = header["oracle"], header["policy"]
+        for name, own, given in (("oracle", stored, oracle), ("policy", known, policy)):
+            if (own is None) != (given is not None):
+                need = "needs" if own is None else "has its own, so it takes no"
+                raise ValueError(f"the agent {need} {name}=")
         agent = cls(
             codec.meta_from_dict(header["meta"]),
             *told,
@@ -104,6 +109,8 @@ def load(path: str | os.PathLike[str], *, oracle: Oracle | None = None) -> Any:
             features=arrays.get("features"),
             arms=header["names"],
             explore_first=header["explore_first"],
+            policy=policy_from_dict(known) if policy is None else policy,
+            epsilon=header["epsilon"],
         )
         agent._restore(header, arrays)
     except codec.DAMAGED as error:

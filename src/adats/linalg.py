@@ -181,3 +181,9 @@ def condition(
     half, lower = whiten(factor, precision)
     residual = shift - precision.dot(mean)
     return Gaussian(mean, half, half.dot(residual), lower, shift, residual)
+
+
+def part_of(one: FloatArray, other: FloatArray) -> FloatArray:
+    """One variance as a share of both; 0 where both are."""
+    both = one + other
+    return np.where(both > 0, np.maximum(one, 0.0) / np.where(both > 0, both, 1.0), 0.0)

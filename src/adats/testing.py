@@ -113,9 +113,9 @@ def check_meta(
         _same("the message of an empty task is 0", nothing.message, np.zeros(messages[i].shape))
         later = full.digest(stats, design=phi)
         _same("digest depends on the model alone", later.message, messages[i])
-        grown, told = full.absorb(nothing.message).retell(nothing, stats, arms)
+        grown, swapped = full.absorb(nothing.message).retell(nothing, stats, arms)
         _same("digest of a task that grew", grown.message, messages[i])
-        _alike("retell = absorb", seen(told), seen(full.absorb(messages[i])))
+        _alike("retell = absorb", seen(swapped), seen(full.absorb(messages[i])))
         early = _absorbed(meta, messages[:i])
         for others in (early, _absorbed(early, messages[i + 1 :])):
             after = others.absorb(messages[i])

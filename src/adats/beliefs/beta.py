@@ -39,6 +39,10 @@ class BetaArms(ProductArms):
         size = self.alpha + self.beta
         return np.sqrt(self.mean * (1 - self.mean) / (size + 1))
 
+    @property
+    def reward_variance(self) -> FloatArray:
+        return self.mean * (1 - self.mean)
+
     def sample(self, rng: Rng) -> FloatArray:
         return rng.beta(self.alpha, self.beta)
 

@@ -52,6 +52,10 @@ class PoissonArms(_GammaArms):
         scale: FloatArray = np.sqrt(self.shape) / self.rate
         return scale
 
+    @property
+    def reward_variance(self) -> FloatArray:
+        return self.mean
+
     def sample(self, rng: Rng) -> FloatArray:
         return rng.standard_gamma(self.shape) / self.rate
 
@@ -91,6 +95,10 @@ class ExponentialArms(_GammaArms):
         """Infinite where shape <= 2."""
         heavy = self.shape <= 2
         return np.where(heavy, np.inf, self.mean / np.sqrt(np.where(heavy, 1.0, self.shape - 2)))
+
+    @property
+    def reward_variance(self) -> FloatArray:
+        return self.mean**2
 
     def sample(self, rng: Rng) -> FloatArray:
         return self.rate / np.maximum(rng.standard_gamma(self.shape), self.rate / LARGEST)

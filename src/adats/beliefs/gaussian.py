@@ -43,6 +43,10 @@ class GaussianArms(ProductArms):
         fields["mean"], fields["scale"], fields["noise"] = parameters
         return new
 
+    @property
+    def reward_variance(self) -> FloatArray:
+        return self.noise**2
+
     def sample(self, rng: Rng) -> FloatArray:
         return self.mean + self.scale * rng.standard_normal(self.mean.shape)
 

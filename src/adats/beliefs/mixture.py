@@ -99,6 +99,10 @@ class MixtureArms:
     def scale(self) -> FloatArray:
         return _spread(self.weights, self.components.mean, self.components.scale)
 
+    @property
+    def reward_variance(self) -> FloatArray:
+        return _average(self.weights, self.components.reward_variance)
+
     def sample(self, rng: Rng) -> FloatArray:
         """Exact: a component (one an arm, if arms are separate), then a draw from it."""
         return self.components.pick(draw(self.weights, rng)).sample(rng)
@@ -198,6 +202,11 @@ class BeliefMixture:
             cov = belief.cov if hasattr(belief, "cov") else np.diag(belief.scale**2)
             result += weight * (cov + np.outer(gap, gap))
         return result
+
+    @property
+    def reward_variance(self) -> FloatArray:
+        each = np.stack([b.reward_variance for b in self._arms()])
+        return _average(self.weights[:, None], each)
 
     def sample(self, rng: Rng) -> FloatArray:
         return self.beliefs[int(draw(self.weights[:, None], rng)[0])].sample(rng)

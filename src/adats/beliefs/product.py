@@ -35,6 +35,11 @@ class ProductArms(ABC):
         @property
         def scale(self) -> FloatArray: ...
 
+        @property
+        def reward_variance(self) -> FloatArray:
+            """Variance of one reward of each arm whose mean reward is as expected."""
+            ...
+
     @abstractmethod
     def sample(self, rng: Rng) -> FloatArray:
         """A draw of the mean rewards."""

@@ -11,7 +11,7 @@ from adats import checks
 from adats.beliefs import GaussianArms
 from adats.beliefs.gaussian import LOG_2PI
 from adats.frozen import evolve
-from adats.linalg import Sum, two_sum
+from adats.linalg import Sum, part_of, two_sum
 from adats.meta.names import arm_names, grown_names, no_design
 from adats.stats import ArmStats
 from adats.types import Arm, FloatArray, Rng
@@ -213,6 +213,15 @@ class GaussianMeta:
         no_design(design)
         mean, variance = self._mu()
         return GaussianArms.of(mean, np.sqrt(variance + self._task_variance), self.noise)
+
+    def share(
+        self,
+        *,
+        rows: FloatArray | None = None,  # noqa: ARG002
+        design: FloatArray | None = None,
+    ) -> FloatArray:
+        no_design(design)
+        return part_of(self._mu()[1], self._task_variance)
 
     def posterior(self, digest: GaussianDigest) -> GaussianArms:
         """Of theta in a task whose own message is in the total: exact, nothing is subtracted."""

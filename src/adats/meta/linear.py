@@ -249,6 +249,16 @@ class LinearMeta:
         both = linalg.square_factor(np.hstack([linalg.as_matrix(spread, dim), factor]))
         return LinearBelief.of(mean, both, self.noise)
 
+    def share(
+        self, *, rows: FloatArray | None = None, design: FloatArray | None = None
+    ) -> FloatArray:
+        """Of arms with these features; of the entries of theta without them."""
+        phi, spread, dim = self._structure(design)
+        factor = self._mu().factor if phi is None else phi.dot(self._mu().factor)
+        wide = linalg.as_matrix(1.0, dim) if rows is None else rows
+        mu, own = wide.dot(factor), wide.dot(linalg.as_matrix(spread, dim))
+        return linalg.part_of(np.einsum("ij,ij->i", mu, mu), np.einsum("ij,ij->i", own, own))
+
     def posterior(self, digest: LinearDigest) -> LinearPosterior:
         """Of theta in a task whose own message is in the total: exact, nothing is subtracted."""
         _, _, design, keep, own, factor = digest

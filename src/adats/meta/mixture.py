@@ -12,7 +12,7 @@ from adats.beliefs import MixtureArms
 from adats.beliefs.mixture import candidate_weights, draw, grouped, log_of, softmax, stacked
 from adats.beliefs.product import ProductArms
 from adats.frozen import evolve
-from adats.linalg import Sum
+from adats.linalg import Sum, part_of
 from adats.meta.names import arm_names, grown_names, no_design
 from adats.stats import ArmStats
 from adats.types import Arm, FloatArray, Rng
@@ -125,6 +125,18 @@ class MixtureMeta:
         """P_s = Σ_j Q_s(j) P(·; j)."""
         no_design(design)
         return MixtureArms.of(self._log_posterior(), self.priors)
+
+    def share(
+        self,
+        *,
+        rows: FloatArray | None = None,  # noqa: ARG002
+        design: FloatArray | None = None,
+    ) -> FloatArray:
+        """The variance of the candidates' means, over all of it."""
+        prior = self.task_prior(design=design)
+        within = (prior.weights * self.priors.scale**2).sum(axis=0)
+        gaps = self.priors.mean - prior.mean
+        return part_of((prior.weights * gaps**2).sum(axis=0), within)
 
     def posterior(self, digest: MixtureDigest) -> MixtureArms:
         """Of theta in a task whose own message is in the total: its evidence is in the weights."""

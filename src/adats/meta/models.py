@@ -16,6 +16,7 @@ from adats import checks
 from adats.beliefs import BeliefMixture
 from adats.beliefs.mixture import draw, log_of, softmax
 from adats.frozen import evolve
+from adats.linalg import part_of
 from adats.types import Arm, ArmMeta, Belief, Digest, FloatArray, MetaBelief, Rng
 
 
@@ -30,12 +31,15 @@ class _Posteriors(Sequence[Belief]):
 
     def __init__(self, models: Sequence[MetaBelief], parts: Sequence[Digest]) -> None:
         self._models, self._parts = models, parts
+        self._known: dict[int, Belief] = {}
 
     def __len__(self) -> int:
         return len(self._models)
 
     def __getitem__(self, index: Any) -> Any:
-        return self._models[index].posterior(self._parts[index])
+        if index not in self._known:
+            self._known[index] = self._models[index].posterior(self._parts[index])
+        return self._known[index]
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -132,6 +136,20 @@ class ModelMixture:
     def task_prior(self, *, design: FloatArray | None = None) -> BeliefMixture:
         priors = tuple(model.task_prior(design=design) for model in self.models)
         return BeliefMixture.of(self._log_posterior(), priors)
+
+    def share(
+        self, *, rows: FloatArray | None = None, design: FloatArray | None = None
+    ) -> FloatArray:
+        """Not knowing the model is not knowing the task prior: only what every model has within
+        its tasks is not part of the share."""
+        prior = self.task_prior(design=design)
+        both: Any = prior if rows is None else prior.at_rows(rows)
+        within = [
+            weight * (1.0 - model.share(rows=rows, design=design)) * belief.scale**2
+            for weight, model, belief in zip(both.weights, self.models, both.beliefs, strict=True)
+        ]
+        inside = np.sum(within, axis=0)
+        return part_of(both.scale**2 - inside, inside)
 
     def posterior(self, digest: ModelDigest) -> BeliefMixture:
         """Of theta in a task whose own message is in the total."""

@@ -1,0 +1,100 @@
+"""How likely Thompson sampling is to choose each arm: what a log needs to be evaluated later.
+
+With independent arms the chance that arm k is best is ∫ f_k(x) Π_{j≠k} F_j(x) dx, worked out by
+Gauss-Legendre quadrature on pieces. Linear models and sets of arms are counted over draws.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from adats import checks
+from adats.oracles import BestArm, BestRow, Oracle
+from adats.propensities.draws import counted, thetas
+from adats.propensities.exact import best_arm
+from adats.types import BoolArray, FloatArray, IntArray, Rng
+
+__all__ = ["Propensities", "floored", "propensities"]
+
+
+class Propensities(NamedTuple):
+    """The probability of each arm, or of its being in the chosen set, and the standard errors.
+
+    `se` is 0 where nothing was drawn. The probability is then an integral, with a relative error
+    below 1e-6 where it is at least 1e-10, and an absolute one below 1e-15 (Gaussian arms) or
+    1e-8 (others) where it is not.
+    """
+
+    probabilities: FloatArray
+    se: FloatArray
+
+
+def propensities(
+    belief: Any,
+    *,
+    oracle: Oracle | None = None,
+    features: Any = None,
+    allowed: BoolArray | None = None,
+    rng: Rng | None = None,
+    draws: int = 1000,
+    chosen: int | IntArray | None = None,
+) -> Propensities:
+    """The probability of each arm under Thompson sampling from this belief.
+
+    `features` and `oracle` are those of the decision, `allowed` a mask of the arms open to it.
+    The best of independent arms needs no draws. All else is the share of `draws` from `rng`.
+    There the action that was `chosen` counts as one draw more: its share is then never 0, and
+    its inverse is right on average.
+
+    >>> from adats import GaussianArms
+    >>> propensities(GaussianArms([0.0, 1.0], 1.0, 1.0)).probabilities.round(4)
+    array([0.2398, 0.7602])
+    """
+    if isinstance(oracle, BestRow):
+        features, oracle = oracle.features, None
+    if type(oracle) is BestArm:
+        oracle = None
+    if oracle is None and features is None:
+        arms = None if allowed is None else np.flatnonzero(_mask(allowed, belief.mean.size))
+        exact = best_arm(belief, arms)
+        if exact is not None:
+            if arms is not None:
+                inside, exact = exact, np.zeros(belief.mean.size)
+                exact[arms] = inside
+            return Propensities(exact, np.zeros(exact.size))
+    if rng is None:
+        raise ValueError("these propensities are counted over draws: give rng=")
+    values = thetas(belief, checks.count_of("draws", draws), rng)
+    if features is not None:
+        rows = checks.array("features", features, ndim=2)
+        if rows.shape[1] != values.shape[1]:
+            raise ValueError(f"features have {rows.shape[1]} columns, theta {values.shape[1]}")
+        values = values @ rows.T
+    if allowed is not None:
+        values = np.where(_mask(allowed, values.shape[1]), values, -np.inf)
+    return Propensities(*counted(values, oracle, chosen))
+
+
+def floored(
+    probabilities: FloatArray, epsilon: float, *, allowed: BoolArray | None = None
+) -> FloatArray:
+    """Propensities of a policy that, with chance epsilon, takes any allowed arm instead.
+
+    >>> floored(np.array([0.0, 1.0]), 0.1)
+    array([0.05, 0.95])
+    """
+    given = checks.non_negative("probabilities", probabilities)
+    if not 0 <= checks.number("epsilon", epsilon) <= 1:
+        raise ValueError(f"epsilon must be between 0 and 1, got {epsilon}")
+    if given.ndim != 1 or abs(given.sum() - 1) > 1e-6:
+        raise ValueError(f"a floor is for single arms, whose chances sum to 1; got {given}")
+    mask = np.ones(given.size, dtype=bool) if allowed is None else _mask(allowed, given.size)
+    share: FloatArray = epsilon * mask / mask.sum()
+    return (1 - epsilon) * given + share
+
+
+def _mask(allowed: BoolArray, arms: int) -> BoolArray:
+    mask = np.asarray(allowed)
+    if mask.dtype != bool or mask.shape != (arms,) or not mask.any():
+        raise ValueError(f"allowed must be a mask of {arms} arms, at least one True; got {allowed}")
+    return mask

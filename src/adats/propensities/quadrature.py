@@ -1,0 +1,159 @@
+"""The chance of each arm to be best, by quadrature that adapts to the densities.
+
+Pieces are halved until the last terms of a polynomial through ORDER nodes are below ROUGH on each.
+The distribution functions are integrals of that polynomial. The nodes are those of Gauss, so the
+error is about the square of ROUGH.
+"""
+
+import math
+from functools import partial
+
+import numpy as np
+
+from adats.propensities.families import Family, Rows
+from adats.types import FloatArray
+
+ORDER, ROUGH = 10, 1e-5
+SEEN = 1e-8  # a density must sum up to 1 as nearly as this, else some of it was overlooked
+DROP = 32.0  # of a log density, from its peak to where it is cut off
+BLOCK = 50_000  # numbers worked on at a time
+
+
+def _rule(order: int) -> tuple[FloatArray, ...]:
+    """Nodes and weights on [0, 1]; and, from values at the nodes, the last two Legendre
+    coefficients and the integrals from 0 to each node of the polynomial through them."""
+    legendre = np.polynomial.legendre
+    t, w = legendre.leggauss(order)
+    degrees = np.arange(order)
+    coefs = legendre.legvander(t, order - 1) * w[:, None] * (degrees + 0.5)
+    up = legendre.legvander(t, order)
+    integrals = np.empty((order, order))  # of P_l from -1 to t
+    integrals[:, 0] = t + 1
+    integrals[:, 1:] = (up[:, 2:] - up[:, : order - 1]) / (2 * degrees[1:] + 1)
+    return (t + 1) / 2, w / 2, coefs[:, -2:], coefs @ integrals.T / 2
+
+
+_T, _W, _LAST, _INTEGRALS = _rule(ORDER)
+
+
+def best_of(family: Family, weights: FloatArray, separate: bool) -> FloatArray | None:
+    """The chance of each arm to be best, or None where quadrature does not see all of a density.
+
+    Every arm has a mixture of its own if they are `separate`, else candidates are whole products.
+    """
+    coefs = family.coefs
+    if separate:
+        coefs = coefs.copy()
+        coefs[..., 2] += np.log(np.maximum(weights, 1e-300))  # finite, as matmul likes it
+    low, high = _ends(family)
+    ends = np.array([low, high])
+    rates = np.abs(family.coefs @ family.slopes(ends))
+    tails = _mixed(_exp(coefs @ family.basis(ends)) / rates, separate)  # beyond the ends
+    density = partial(_density, coefs, family.basis, separate)
+    edges = _first_edges(family, weights, separate, ends)
+    for _ in range(4):
+        left, width, f = _resolve(density, edges)
+        mass = (f @ _W) * width
+        if np.abs(mass.sum(axis=-1) + tails.sum(axis=-1) - 1).max() < SEEN:
+            break
+        edges = np.append(np.linspace(left, left + width, 4, endpoint=False).T.ravel(), high)
+    else:
+        return None
+    before = tails[..., :1] + mass.cumsum(axis=-1) - mass
+    below = before[..., None] + width[:, None] * (f @ _INTEGRALS)
+    np.maximum(below, 1e-300, out=below)
+    f /= below
+    f *= np.multiply.reduce(below, axis=1, keepdims=True)
+    shares: FloatArray = np.einsum("ckp,p->ck", f @ _W, width) + _ties(tails)
+    if not separate:
+        shares *= weights
+    result: FloatArray = shares.sum(axis=0)
+    result /= result.sum()
+    return result
+
+
+def _ties(tails: FloatArray) -> FloatArray:
+    """Shares of decisions where draws are equal, which go to the first of the equal arms.
+
+    Draws below the lower end are all equal, and so are those above the upper one.
+    """
+    bottom, top = tails[..., 0], tails[..., 1]
+    above = np.pad(1 - top[:, :-1], ((0, 0), (1, 0)), constant_values=1.0).cumprod(axis=1)
+    shares: FloatArray = top * above  # no arm before this one is at the top
+    shares[:, 0] += bottom.prod(axis=1)
+    return shares
+
+
+def _mixed(parts: FloatArray, separate: bool) -> FloatArray:
+    return parts.sum(axis=0, keepdims=True) if separate else parts
+
+
+def _exp(logs: FloatArray) -> FloatArray:
+    """exp in place; numbers so small that arithmetic with them is slow are cut."""
+    return np.exp(np.maximum(logs, -700.0, out=logs), out=logs)
+
+
+def _density(coefs: FloatArray, basis: Rows, separate: bool, u: FloatArray) -> FloatArray:
+    rows, block = basis(u), max(1, BLOCK * 3 // coefs.size)
+    cuts = range(0, u.size, block)
+    return np.concatenate(
+        [_mixed(_exp(coefs @ rows[:, i : i + block]), separate) for i in cuts], axis=-1
+    )
+
+
+def _first_edges(
+    family: Family, weights: FloatArray, separate: bool, ends: FloatArray
+) -> FloatArray:
+    """Where densities peak and where they end, but no two much closer than the narrowest is."""
+    marks = family.mode[..., None] + np.array([-3.0, 0.0, 3.0]) * family.spread[..., None]
+    if separate:  # the likeliest candidate of each arm
+        marks = marks[weights.argmax(axis=0), np.arange(marks.shape[1])]
+    step = family.spread.min()
+    marks = np.round(marks.ravel() / step) * step
+    return np.unique(np.append(ends, np.clip(marks, *ends)))
+
+
+def _ends(family: Family) -> tuple[float, float]:
+    """Points outside which no density has more than about exp(-DROP).
+
+    Newton's method for a drop of the log density by DROP; as that is concave, a step from
+    anywhere lands outside.
+    """
+    peak = _at(family, family.basis, family.mode)
+    found = []
+    for side in (-1.0, 1.0):
+        u = family.mode + side * math.sqrt(2 * DROP) * family.spread
+        for _ in range(3):
+            u = np.clip(u, *family.ends)
+            gap = _at(family, family.basis, u) - peak + DROP
+            u = u - gap / _at(family, family.slopes, u)
+        found.append(np.clip(u, *family.ends))
+    return float(found[0].min()), float(found[1].max())
+
+
+def _at(family: Family, rows: Rows, u: FloatArray) -> FloatArray:
+    """The log density of each component, or its slope, at a point of its own."""
+    values: FloatArray = np.einsum("ckb,bck->ck", family.coefs, rows(u))
+    return values
+
+
+def _resolve(density: Rows, edges: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Pieces on which a polynomial describes the density: left ends, widths, values at nodes."""
+    left, width = edges[:-1], np.diff(edges)
+    done = []
+    for _ in range(60):
+        nodes = left[:, None] + width[:, None] * _T
+        f = density(nodes.ravel())
+        f = f.reshape(*f.shape[:2], *nodes.shape)
+        rough = np.abs(f @ _LAST).max(axis=(0, 1, 3)) * width > ROUGH
+        done.append((left[~rough], width[~rough], f[:, :, ~rough]))
+        if not rough.any():
+            break
+        half = width[rough] / 2
+        left = np.concatenate([left[rough], left[rough] + half])
+        width = np.concatenate([half, half])
+    lefts, widths, values = (
+        np.concatenate([piece[i] for piece in done], axis=2 if i == 2 else 0) for i in range(3)
+    )
+    order = lefts.argsort()
+    return lefts[order], widths[order], values[:, :, order]
