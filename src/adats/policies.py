@@ -14,7 +14,7 @@ from scipy.special import ndtri
 from adats import checks
 from adats.types import ArmBelief, FloatArray, Rng
 
-CAUTION = 1.15  # more than the Gittins index asks for: it guards the tail
+CAUTION = 1.1  # more than the Gittins index asks for: it guards the tail
 TINY, HUGE = 1e-300, 1e12
 
 
@@ -124,8 +124,9 @@ class FarSighted(_Index):
     What is learned about mu serves later tasks too: of their rounds an arm counts the square of
     the share that mu has in its variance. `later` is how many they are, all together; if nobody
     knows, the future is taken to be as long as the past. With x = v·(rounds that count), the
-    level is c·√log(1 + 0.4 x) - 0.583·√(v/(1 + v)): the first term follows the Gittins index of a
-    Brownian motion, the second is the correction for rewards that come one by one.
+    level is c·√(log(1 + 0.4 x) + 0.7 log(1 + x/60)) - 0.583·√(v/(1 + v)): the first term follows
+    the Gittins index of a Brownian motion, the second is the correction for rewards that come one
+    by one.
     """
 
     later: float | None = None
@@ -138,7 +139,8 @@ class FarSighted(_Index):
         v = _ratio(arms)
         later = scene.past if self.later is None else self.later
         rounds = _rounds_left(scene) + later * scene.share() ** 2
-        ahead = CAUTION * np.sqrt(np.log1p(0.4 * rounds * v))
+        x = rounds * v
+        ahead = CAUTION * np.sqrt(np.log1p(0.4 * x) + 0.7 * np.log1p(x / 60.0))
         return np.maximum(ahead - 0.583 * np.sqrt(v / (1.0 + v)), 0.0)
 
 
