@@ -11,7 +11,7 @@ import pytest
 from pyarrow import parquet
 
 from adats.experiments import EXPERIMENTS, Panel, claims, measures, reproduce, run, total_runs
-from adats.experiments.catalogue import FOUR, SIX
+from adats.experiments.catalogue import FOUR, SIX, UNTOLD
 from adats.experiments.measures import Measure, overall, ratio, slope, z_score
 from adats.experiments.panels import run_panel
 from adats.experiments.report import TIMING, file_names
@@ -56,8 +56,9 @@ def section(text, head):
 # What is run
 
 
-def test_the_experiments_are_those_of_the_paper_and_two_more():
-    assert list(EXPERIMENTS) == ["synthetic", "gaussian", "linear", "semibandit", "mixture"]
+def test_the_experiments_are_those_of_the_paper_and_three_more():
+    own = ["semibandit", "mixture", "unknown-spread"]
+    assert list(EXPERIMENTS) == ["synthetic", "gaussian", "linear", *own]
     for experiment in EXPERIMENTS.values():
         assert experiment.runs == 100
         assert len({panel.label for panel in experiment.panels}) == len(experiment.panels)
@@ -87,6 +88,7 @@ def test_the_settings_are_those_of_the_paper():
     agents = {n: {p.agents for p in e.panels} for n, e in EXPERIMENTS.items()}
     assert agents["gaussian"] == agents["linear"] == {SIX}
     assert agents["synthetic"] == agents["semibandit"] == agents["mixture"] == {FOUR}
+    assert agents["unknown-spread"] == {UNTOLD}
 
 
 def test_total_runs():

@@ -131,6 +131,8 @@ def test_without_numba_the_numbers_are_the_same(name, monkeypatch):
     explore_first = name != "contextual"
     options = {**SMALL, "detail": "round", "explore_first": explore_first}
     agents = PAPER if "weights" in vars(problem) else list(AGENTS)
+    if not hasattr(problem, "candidates"):
+        agents = [agent for agent in agents if not AGENTS[agent].spreads]
     compiled = simulate(problem, agents, **options)
     monkeypatch.setattr(simulator, "has_numba", lambda: False)
     with pytest.warns(UserWarning, match=r"Numba.*pip install 'adats\[sim\]'"):

@@ -1,5 +1,6 @@
 """Runs × tasks × rounds of a problem, with any number of agents, on any number of workers."""
 
+import functools
 import importlib.util
 import os
 import signal
@@ -13,19 +14,41 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from scipy.special import ndtri
 
 from adats import codec
 from adats.checks import count_of
+from adats.pending import asked_for, told_of
+from adats.policies import POLICIES, FarSighted, Policy, Scene
 from adats.problems import Instance, Problem
-from adats.problems.problem import Start, kernel
+from adats.problems.problem import SPREADS, Index, Start, UnknownSpread, kernel
 from adats.types import Belief, FloatArray, IntArray, MetaBelief, Rng
 
 
 class Learner(NamedTuple):
-    """A built-in agent: where a task's prior comes from, and how wide its meta-prior is."""
+    """A built-in agent: where a task's prior comes from, and what its meta-prior is.
+
+    `width` multiplies the true σ_q; `spreads` are the values of σ_0 that it holds for possible, in
+    units of σ, instead of the true one.
+    """
 
     prior: Literal["told", "marginal", "drawn", "fixed"]
     width: float = 1.0
+    spreads: tuple[float, ...] = ()
+    policy: str = "ts"  # a name in `POLICIES`
+
+    def meta(self, problem: Problem) -> MetaBelief:
+        """What it believes before the first task."""
+        if not self.spreads:
+            meta = problem.meta()
+        elif isinstance(problem, UnknownSpread):
+            meta = problem.candidates(self.spreads)
+        else:
+            raise ValueError(
+                "an agent that is not told σ_0 needs candidates for it, which the problems "
+                f"gaussian and linear have, but not {problem.name}"
+            )
+        return meta if self.width == 1.0 else meta.widen(self.width)
 
 
 AGENTS: dict[str, Learner] = {
@@ -35,7 +58,15 @@ AGENTS: dict[str, Learner] = {
     "ts": Learner("fixed"),
     "ada-ts+": Learner("marginal", 3.0),
     "ada-ts-": Learner("marginal", 1 / 3),
+    "ada-grid": Learner("marginal", spreads=SPREADS),
+    "ada-narrow": Learner("marginal", spreads=(0.05,)),
+    "ada-broad": Learner("marginal", spreads=(1.0,)),
+    "ada-ucb": Learner("marginal", policy="ucb"),
+    "ada-index": Learner("marginal", policy="index"),
+    "ada-far": Learner("marginal", policy="far"),
+    "ada-greedy": Learner("marginal", policy="greedy"),
 }
+INDICES = ("greedy", "ucb", "index", "far")  # as they are numbered in `kernels.indices`
 
 Factory = Callable[[Problem, int], Any]  # an agent with ask and tell, from a problem and a seed
 Agents = Sequence[str] | Mapping[str, str | Factory]
@@ -136,6 +167,7 @@ def simulate(
     seed: int,
     workers: int = 1,
     explore_first: bool = False,
+    delay: int = 0,
     detail: Literal["task", "round"] = "task",
     engine: str = "local",
     chunk: int | None = None,
@@ -145,7 +177,8 @@ def simulate(
 
     `agents` are names from `AGENTS`, or a mapping from names to names or to factories
     `(problem, seed) -> agent` of anything with `ask` and `tell`. The numbers depend on the seed
-    alone: not on the workers, the chunking or the other agents. `progress` is called with the
+    alone: not on the workers, the chunking or the other agents. With a `delay`, a reward is known
+    so many rounds later, and all of them at the end of the task. `progress` is called with the
     number of runs that have just been finished.
     """
     named = _named(agents)
@@ -154,11 +187,14 @@ def simulate(
     if detail not in ("task", "round"):
         raise ValueError(f"detail must be 'task' or 'round', got {detail!r}")
     count_of("workers", workers)
+    count_of("delay", delay, least=0)
     if engine not in ENGINES:
         raise ValueError(f"unknown engine {engine!r}; known are {', '.join(ENGINES)}")
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise ValueError(f"seed must be a whole number that is not negative, got {seed!r}")
-    job = _Job(problem, named, *sizes, seed, explore_first, detail == "round", has_numba())
+    metas = {n: AGENTS[a].meta(problem) for n, a in named.items() if isinstance(a, str)}
+    by_round, compiled = detail == "round", has_numba()
+    job = _Job(problem, named, metas, *sizes, seed, explore_first, delay, by_round, compiled)
     if not job.compiled:
         warnings.warn(
             "Numba is not installed, so the plain loop is used, which is much slower: "
@@ -216,10 +252,12 @@ class _Job(NamedTuple):
 
     problem: Problem
     agents: dict[str, str | Factory]
+    metas: dict[str, MetaBelief]  # meta-priors of the built-in agents
     tasks: int
     rounds: int
     seed: int
     explore_first: bool
+    delay: int
     by_round: bool
     compiled: bool
 
@@ -294,7 +332,8 @@ def _play_runs(job: _Job, runs: range) -> _Part:
                 rng = kernel("KnownRng")(rng.bit_generator)
             begin = time.perf_counter()
             if isinstance(agent, str):
-                _play(job, AGENTS[agent], start, instances, first, rng, buffer)
+                meta = job.metas[name]
+                _play(job, AGENTS[agent], meta, start, instances, first, rng, buffer)
             else:
                 built = agent(job.problem, int(rng.integers(2**63)))
                 _play_agent(job, built, instances, buffer)
@@ -304,16 +343,20 @@ def _play_runs(job: _Job, runs: range) -> _Part:
 
 
 def _warm_up(job: _Job) -> None:
-    """Compile or load the loop, so that no agent's time has that in it."""
+    """Compile or load the loops, so that no agent's time has that in it."""
     rng = np.random.default_rng(0)
     instance = job.problem.instance(job.problem.start(rng), 1, rng)
     nothing = np.zeros((0, 1), dtype=np.intp)
-    job.problem.play(job.problem.meta().task_prior(), instance, nothing, rng, np.empty(1))
+    for name, meta in job.metas.items():
+        policy = AGENTS[str(job.agents[name])].policy
+        stats = _task(job, policy, meta, 0, meta.task_prior(), instance, nothing, rng, np.empty(1))
+        job.problem.learn(meta, stats)
 
 
 def _play(
     job: _Job,
     learner: Learner,
+    meta: MetaBelief,
     start: Start,
     instances: list[Instance],
     first: IntArray,
@@ -321,15 +364,12 @@ def _play(
     regret: FloatArray,
 ) -> None:
     """All tasks of one run, one after another, by a built-in agent (paper, Algorithm 1)."""
-    meta: MetaBelief = job.problem.meta()
-    if learner.width != 1.0:
-        meta = meta.widen(learner.width)
     fixed: Belief | None = None
     if learner.prior == "told":
         fixed = meta.prior_given(start.mu)  # OracleTS
     elif learner.prior == "fixed":
         fixed = meta.task_prior()  # TS
-    for instance, out in zip(instances, regret, strict=True):
+    for s, (instance, out) in enumerate(zip(instances, regret, strict=True)):
         prior: Belief
         if fixed is not None:
             prior = fixed
@@ -337,15 +377,49 @@ def _play(
             prior = meta.task_prior()  # AdaTS: P_s
         else:
             prior = meta.prior_given(meta.sample(rng))  # MetaTS: P(·; mũ)
-        if job.compiled:
-            stats = job.problem.play(prior, instance, first, rng, out)
-        else:
-            stats = plain_task(job.problem, prior, instance, first, rng, out)
+        later = (job.tasks - 1 - s) * job.rounds
+        stats = _task(job, learner.policy, meta, later, prior, instance, first, rng, out)
         if fixed is None:
             if job.compiled:
                 meta = job.problem.learn(meta, stats)
             else:
                 meta = meta.absorb(meta.digest(stats).message)
+
+
+def _task(
+    job: _Job,
+    policy: str,
+    meta: MetaBelief,
+    later: int,
+    prior: Belief,
+    instance: Instance,
+    first: IntArray,
+    rng: Rng,
+    regret: FloatArray,
+) -> Any:
+    """One task, compiled where it can be; later tasks have `later` rounds."""
+    rules: Policy = FarSighted(later) if policy == "far" else POLICIES[policy]
+    share: FloatArray | float = 0.0
+    if policy == "far":
+        share = meta.share(rows=instance.rows(0))
+    if job.compiled and policy == "ts" and job.delay == 0:
+        return job.problem.play(prior, instance, first, rng, regret)
+    if job.compiled and policy != "ts" and hasattr(job.problem, "play_index"):
+        counted = np.broadcast_to(later * np.square(share), np.shape(instance.means(0))).copy()
+        index = Index(INDICES.index(policy), _levels(regret.size), counted, job.delay)
+        stats = job.problem.play_index(index, prior, instance, first, regret)
+        if stats is not None:
+            return stats
+    return plain_task(
+        job.problem, prior, instance, first, rng, regret,
+        policy=rules, share=share, delay=job.delay,
+    )  # fmt: skip
+
+
+@functools.cache
+def _levels(rounds: int) -> FloatArray:
+    """The level of Bayes-UCB in every round."""
+    return np.array(ndtri(1.0 - 1.0 / np.arange(2.0, rounds + 2.0)))
 
 
 def plain_task(
@@ -355,9 +429,15 @@ def plain_task(
     first: IntArray,
     rng: Rng,
     regret: FloatArray,
+    *,
+    policy: Policy = POLICIES["ts"],
+    share: FloatArray | float = 0.0,
+    delay: int = 0,
 ) -> Any:
     """One task with nothing compiled, for any belief and oracle: the kernels' reference."""
     stats = problem.meta().empty()
+    pending: FloatArray | None = None
+    waiting: list[Any] = []  # pulls and their rewards, until they are told
     for t in range(regret.size):
         rows, means = instance.rows(t), instance.means(t)
         action: int | IntArray
@@ -365,11 +445,20 @@ def plain_task(
             arms = first[t][first[t] >= 0]
             action = int(arms[0]) if isinstance(problem.oracle(means), int) else arms
         else:
-            theta = prior.condition(stats).belief.sample(rng)
-            action = problem.oracle(theta if rows is None else rows @ theta)
-        reward = _reward(problem, instance, t, means, action)
-        stats = stats.add(action if rows is None else rows[action], reward)
+            belief, left = prior.condition(stats).belief, regret.size - t
+            scene = Scene(belief, rng, rows, t + 1, left, pending, lambda: share)
+            action = problem.oracle(policy.values(scene))
+        pulled = action if rows is None else rows[action]
+        waiting.append((pulled, _reward(problem, instance, t, means, action)))
+        if delay > 0:
+            pending = asked_for(pending, rows, action, means.size)
+        if len(waiting) > delay:
+            pulled, reward = waiting.pop(0)
+            stats = stats.add(pulled, reward)
+            pending = None if pending is None else told_of(pending, pulled)
         regret[t] = means[problem.oracle(means)].sum() - means[action].sum()
+    for pulled, reward in waiting:
+        stats = stats.add(pulled, reward)
     return stats
 
 

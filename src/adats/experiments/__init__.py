@@ -1,4 +1,4 @@
-"""The paper's synthetic figures and two of our own, as data: what to run and what to check."""
+"""The paper's synthetic figures and three of our own, as data: what to run and what to check."""
 
 from adats.experiments.catalogue import EXPERIMENTS, Experiment
 from adats.experiments.panels import Panel

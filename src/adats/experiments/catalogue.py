@@ -1,7 +1,9 @@
 """The experiments as data: what each runs, and what its report checks."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import numpy as np
 
@@ -13,13 +15,16 @@ from adats.problems import (
     GaussianProblem,
     LinearProblem,
     MixtureProblem,
+    Problem,
     RoutingProblem,
     SemibanditProblem,
 )
+from adats.problems.problem import SPREADS
 from adats.types import FloatArray
 
 FOUR = ("oracle-ts", "ada-ts", "meta-ts", "ts")
 SIX = (*FOUR, "ada-ts+", "ada-ts-")
+UNTOLD = ("oracle-ts", "ada-ts", "ada-grid", "ts", "ada-narrow", "ada-broad")
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,7 @@ class Experiment:
     claims: tuple[Claim, ...]
     columns: int = 3
     runs: int = 100
+    figure: Literal["regret", "spread"] = "regret"
 
 
 def _gaussian(arms: int, scale: float, agents: tuple[str, ...], first: bool) -> Panel:
@@ -46,6 +52,14 @@ def _linear(dim: int, scale: float, agents: tuple[str, ...]) -> Panel:
         LinearProblem, dim=dim, arms=arms, meta_scale=scale, task_scale=0.1, noise=1.0
     )
     return Panel(f"Linear, d = {dim}, K = {arms}, σ_q = {scale:g}", problem, agents)
+
+
+def _unknown(title: str, problem: Callable[..., Problem]) -> tuple[Panel, ...]:
+    """A problem with every spread of its tasks."""
+    return tuple(
+        Panel(f"{title}, σ_0 = {spread:g}", partial(problem, task_scale=spread), UNTOLD)
+        for spread in (0.05, 0.1, 0.3, 1.0)
+    )
 
 
 def _top(scale: float) -> Panel:
@@ -90,6 +104,10 @@ def _grid() -> MixtureProblem:
 def _poisson() -> MixtureProblem:
     means = _turned(1.0, 3.0, 6)
     return MixtureProblem(np.full(6, 1 / 6), PoissonArms(means * 20.0, np.full_like(means, 20.0)))
+
+
+def _listed(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:.3g}" for value in values)
 
 
 SHARED = "The prior's width is σ_0 = 0.1 and the noise is σ = 1."
@@ -158,5 +176,25 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         claims.OWN,
         columns=2,
+    ),
+    "unknown-spread": Experiment(
+        "Exploration when nobody says how much tasks differ",
+        "The paper takes σ_0, the spread of tasks, for known. Here one agent has to learn it: it "
+        "keeps AdaTS for each of eight values of σ_0, equally likely at first, and weighs them by "
+        f"the evidence of all rewards so far. The values are {_listed(SPREADS)} times σ, evenly "
+        "spaced in their logarithm: the same for every problem, and no true σ_0 is among them. All "
+        "else is known to it as to the others, σ = 1 and σ_q. OracleTS, AdaTS and TS are told σ_0. "
+        "Two more agents show what a wrong σ_0 costs: they are AdaTS that takes it for 0.05 σ and "
+        "for σ, whatever it is. The paper has no such experiment: the claims below are our own "
+        "questions.",
+        (
+            *_unknown("Gaussian, K = 2, σ_q = 0.5", partial(GaussianProblem, 2, 0.5)),
+            *_unknown("Gaussian, K = 8, σ_q = 1", partial(GaussianProblem, 8, 1.0)),
+            *_unknown("Linear, d = 2, K = 10, σ_q = 1", partial(LinearProblem, 2, 10, 1.0)),
+            *_unknown("Linear, d = 4, K = 20, σ_q = 1", partial(LinearProblem, 4, 20, 1.0)),
+        ),
+        claims.UNKNOWN,
+        columns=4,
+        figure="spread",
     ),
 }

@@ -6,6 +6,7 @@ The paper gives no limits for words such as comparable, major and about: those h
 from dataclasses import dataclass
 
 from adats.experiments.measures import (
+    CLOSE,
     MAJOR,
     Measures,
     both,
@@ -82,6 +83,27 @@ OWN = (
     Claim("AdaTS has lower regret than MetaTS", BELOW, lower("ada-ts", "meta-ts")),
     Claim("AdaTS is comparable to OracleTS", COMPARABLE, comparable("ada-ts", "oracle-ts")),
     Claim("OracleTS and TS lose as much in every task", STEADY, steady("oracle-ts", "ts")),
+)
+
+UNKNOWN = (
+    Claim(
+        f"AdaTS that learns σ_0 has at most {CLOSE} times the regret of AdaTS that is told it",
+        f"the ratio of regrets is at most {CLOSE}",
+        times("ada-grid", "ada-ts", high=CLOSE),
+    ),
+    Claim(
+        "AdaTS that learns σ_0 has lower regret than TS that is told it",
+        BELOW,
+        lower("ada-grid", "ts"),
+    ),
+    Claim(
+        "A wrong σ_0 costs more than learning it: 0.05 σ where it is σ, and the other way round",
+        f"the regret with the wrong value is at least {MAJOR} times that of learning",
+        both(
+            times("ada-narrow", "ada-grid", low=MAJOR, task_scale=1.0),
+            times("ada-broad", "ada-grid", low=MAJOR, task_scale=0.05),
+        ),
+    ),
 )
 
 SYNTHETIC = (

@@ -18,6 +18,7 @@ from adats.types import FloatArray
 Verdict = Literal["holds", "partly", "does not hold"]  # of a claim
 Judgement = Literal["holds", "undecided", "does not hold"]  # of one of its measures
 MAJOR = 1.5  # a ratio of regrets that counts as a major difference
+CLOSE = 1.25  # one that counts as none where σ_0 is to be learned
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,11 @@ def overall(measures: Sequence[Measure]) -> Verdict:
     if judgements == {"holds"}:
         return "holds"
     return "does not hold" if judgements == {"does not hold"} else "partly"
+
+
+def called(agent: str) -> str:
+    """The name of an agent in a report."""
+    return NAMES.get(agent, agent)
 
 
 def standard_error(values: FloatArray) -> float:
@@ -95,7 +101,7 @@ def lowest(agent: str) -> Measures:
 def _lower(o: Outcome, agent: str, than: str) -> Measure:
     share, se = ratio(o.total(agent), o.total(than))
     z = z_score(o.total(than) - o.total(agent))
-    what = f"{NAMES[agent]} below {NAMES[than]}"
+    what = f"{called(agent)} below {called(than)}"
     return Measure(o.panel.label, what, f"{_percent(1 - share, se)}, z = {z:.1f}", z, 1.0, low=2.0)
 
 
@@ -103,7 +109,7 @@ def less_by(agent: str, than: str, *, low: float, high: float, **settings: objec
     """The regret of one agent is lower than another's by a share from `low` to `high`."""
 
     def measure(outcomes: Sequence[Outcome]) -> Iterator[Measure]:
-        what = f"{NAMES[agent]} below {NAMES[than]}"
+        what = f"{called(agent)} below {called(than)}"
         for o in _picked(outcomes, settings):
             share, se = ratio(o.total(agent), o.total(than))
             place = f"{o.panel.title}; {o.panel.note}"
@@ -132,7 +138,7 @@ def _times(
         for o in _picked(outcomes, settings):
             since = o.panel.tasks // 2 if late else 0
             value, se = ratio(o.total(agent, since), o.total(of, since))
-            what = f"{NAMES[agent]} / {NAMES[of]}"
+            what = f"{called(agent)} / {called(of)}"
             what += f", tasks {since + 1} to {o.panel.tasks}" if late else ""
             yield Measure(o.panel.label, what, f"{value:.2f} ± {se:.2f}", value, se, low, high)
 
@@ -147,7 +153,7 @@ def widened(agent: str, *, before: float, after: float) -> Measures:
             for two in _picked(outcomes, {**one.result.problem, "meta_scale": after}):
                 if two.panel.explore_first == one.panel.explore_first:
                     value, se = ratio(two.total(agent), one.total(agent))
-                    what = f"{NAMES[agent]} / the same at σ_q = {before:g}"
+                    what = f"{called(agent)} / the same at σ_q = {before:g}"
                     figure = f"{value:.2f} ± {se:.2f}"
                     yield Measure(two.panel.label, what, figure, value, se, low=MAJOR)
 
@@ -161,7 +167,7 @@ def steady(*agents: str) -> Measures:
         for o in outcomes:
             for agent in agents:
                 z = z_score(slope(o.result.regret[o.result.agents.index(agent)]))
-                what = f"slope of {NAMES[agent]} over tasks"
+                what = f"slope of {called(agent)} over tasks"
                 yield Measure(o.panel.label, what, f"z = {z:+.1f}", z, 1.0, -3.0, 3.0)
 
     return measure

@@ -13,7 +13,7 @@ from adats import codec, plots
 from adats.checks import count_of
 from adats.experiments.catalogue import EXPERIMENTS
 from adats.experiments.panels import Outcome, run_panel
-from adats.experiments.report import file_names, overview, report
+from adats.experiments.report import file_names, overview, report, spread_figure
 
 Progress = Callable[[str, int, int], None]  # what runs, runs done, runs in all
 
@@ -103,7 +103,11 @@ def _check_folder(out: Path) -> None:
 
 def _data(name: str, outcomes: Sequence[Outcome]) -> tuple[bytes, ...]:
     """The files of `file_names`."""
-    figure = plots.regret_figure([chart(o) for o in outcomes], columns=EXPERIMENTS[name].columns)
+    experiment, charts = EXPERIMENTS[name], [chart(o) for o in outcomes]
+    if experiment.figure == "spread":
+        figure = spread_figure(outcomes, charts)
+    else:
+        figure = plots.regret_figure(charts, columns=experiment.columns)
     png, svg = plots.rendered(figure, "png"), plots.rendered(figure, "svg")
     return png, svg, _parquet(records(outcomes)), _parquet(curves(outcomes))
 

@@ -7,15 +7,26 @@ padded with -1; `draws` are the random parts of the rewards, which all agents sh
 
 from adats.kernels.common import KnownRng
 from adats.kernels.gaussian import gaussian_learn, gaussian_task
+from adats.kernels.indices import (
+    gaussian_index_task,
+    linear_index_task,
+    semibandit_index_task,
+)
 from adats.kernels.linear import linear_task
 from adats.kernels.mixture import mixture_task
+from adats.kernels.models import gaussian_models_task, linear_models_task
 from adats.kernels.semibandit import semibandit_task
 
 __all__ = [
     "KnownRng",
+    "gaussian_index_task",
     "gaussian_learn",
+    "gaussian_models_task",
     "gaussian_task",
+    "linear_index_task",
+    "linear_models_task",
     "linear_task",
     "mixture_task",
+    "semibandit_index_task",
     "semibandit_task",
 ]

@@ -2,17 +2,26 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from adats.beliefs import GaussianArms
+from adats.beliefs import BeliefMixture, GaussianArms
 from adats.checks import count_of
 from adats.frozen import unchecked
 from adats.linalg import Sum
-from adats.meta import GaussianMeta
+from adats.meta import GaussianMeta, ModelMixture
 from adats.oracles import BestArm, Oracle
-from adats.problems.problem import GaussianRewards, Instance, Start, each_once, fresh, kernel
+from adats.problems.problem import (
+    Index,
+    Instance,
+    Start,
+    UnknownSpread,
+    each_once,
+    fresh,
+    kernel,
+    stacked,
+)
 from adats.stats import ArmStats
 from adats.types import FloatArray, IntArray, Rng
 
@@ -27,7 +36,7 @@ def learned(meta: GaussianMeta, stats: ArmStats) -> GaussianMeta:
 
 
 @dataclass(frozen=True, eq=False)
-class GaussianProblem(GaussianRewards):
+class GaussianProblem(UnknownSpread):
     """mu_* ~ N(meta_mean, meta_scale²), theta ~ N(mu_*, task_scale²), rewards N(theta, noise²)."""
 
     arms: int = 2
@@ -52,8 +61,11 @@ class GaussianProblem(GaussianRewards):
 
     @cached_property
     def _meta(self) -> GaussianMeta:
+        return self.model(self.task_scale)
+
+    def model(self, task_scale: float) -> GaussianMeta:
         mean = np.full(self.arms, self.meta_mean)
-        return GaussianMeta(mean, self.meta_scale, task_scale=self.task_scale, noise=self.noise)
+        return GaussianMeta(mean, self.meta_scale, task_scale=task_scale, noise=self.noise)
 
     def start(self, rng: Rng) -> Start:
         return Start(self.meta().sample(rng) if self.mu is None else self.mu)
@@ -68,24 +80,36 @@ class GaussianProblem(GaussianRewards):
 
     def play(
         self,
-        prior: GaussianArms,
+        prior: GaussianArms | BeliefMixture,
         instance: Instance,
         first: IntArray,
         rng: Rng,
         regret: FloatArray,
     ) -> ArmStats:
-        mean, scale, noise = fresh(prior.mean, prior.scale, prior.noise)
-        table = kernel("gaussian_task")(
-            mean,
-            scale,
-            noise,
-            instance.theta,
-            first,
-            instance.draws,
-            rng,
-            regret,
-        )
+        world = (instance.theta, first, instance.draws, rng, regret)
+        if isinstance(prior, BeliefMixture):
+            beliefs = cast(tuple[GaussianArms, ...], prior.beliefs)
+            each = stacked(*(belief.parameters() for belief in beliefs))
+            task = kernel("gaussian_models_task")
+            table = task(prior.log_weights, *each, self.noise, *world)
+        else:
+            mean, scale, noise = fresh(prior.mean, prior.scale, prior.noise)
+            table = kernel("gaussian_task")(mean, scale, noise, *world)
         return unchecked(ArmStats, table=table)
 
-    def learn(self, meta: GaussianMeta, stats: ArmStats) -> GaussianMeta:
+    def play_index(
+        self, index: Index, prior: Any, instance: Instance, first: IntArray, regret: FloatArray
+    ) -> ArmStats | None:
+        if not isinstance(prior, GaussianArms):
+            return None
+        parts = fresh(prior.mean, prior.scale, prior.noise)
+        world = (instance.theta, first, instance.draws, regret)
+        table = kernel("gaussian_index_task")(*index, *parts, *world)
+        return unchecked(ArmStats, table=table)
+
+    def learn(
+        self, meta: GaussianMeta | ModelMixture, stats: ArmStats
+    ) -> GaussianMeta | ModelMixture:
+        if isinstance(meta, ModelMixture):
+            return meta.with_models(learned(cast(GaussianMeta, m), stats) for m in meta.models)
         return learned(meta, stats)

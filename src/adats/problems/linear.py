@@ -2,17 +2,17 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from adats.beliefs import LinearBelief
+from adats.beliefs import BeliefMixture, LinearBelief
 from adats.checks import count_of
 from adats.explore import spanning_arms
 from adats.frozen import unchecked
-from adats.meta import LinearMeta
+from adats.meta import LinearMeta, ModelMixture
 from adats.oracles import BestArm, Oracle
-from adats.problems.problem import GaussianRewards, Instance, Start, fresh, kernel
+from adats.problems.problem import Index, Instance, Start, UnknownSpread, fresh, kernel, stacked
 from adats.stats import LinearStats
 from adats.types import FloatArray, IntArray, Rng
 
@@ -25,7 +25,7 @@ def unit_sphere(rng: Rng, *shape: int) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class LinearProblem(GaussianRewards):
+class LinearProblem(UnknownSpread):
     """mu_* ~ N(0, meta_scale² I), theta ~ N(mu_*, task_scale² I), rewards N(aᵀtheta, noise²).
 
     The arms are drawn from the unit sphere, once a run as in the paper, or anew every round.
@@ -56,11 +56,11 @@ class LinearProblem(GaussianRewards):
 
     @cached_property
     def _meta(self) -> LinearMeta:
+        return self.model(self.task_scale)
+
+    def model(self, task_scale: float) -> LinearMeta:
         return LinearMeta(
-            np.zeros(self.dim),
-            self.meta_scale**2,
-            task_cov=self.task_scale**2,
-            noise=self.noise,
+            np.zeros(self.dim), self.meta_scale**2, task_cov=task_scale**2, noise=self.noise
         )
 
     def start(self, rng: Rng) -> Start:
@@ -82,7 +82,7 @@ class LinearProblem(GaussianRewards):
 
     def play(
         self,
-        prior: LinearBelief,
+        prior: LinearBelief | BeliefMixture,
         instance: Instance,
         first: IntArray,
         rng: Rng,
@@ -90,19 +90,29 @@ class LinearProblem(GaussianRewards):
     ) -> LinearStats:
         if instance.features is None:
             raise ValueError("an instance of a linear bandit has features")
-        mean, factor = fresh(prior.mean, prior.factor)
-        n, moments = kernel("linear_task")(
-            mean,
-            factor,
-            prior.noise,
-            instance.theta,
-            instance.features,
-            first,
-            instance.draws,
-            rng,
-            regret,
-        )
+        world = (instance.theta, instance.features, first, instance.draws, rng, regret)
+        if isinstance(prior, BeliefMixture):
+            beliefs = cast(tuple[LinearBelief, ...], prior.beliefs)
+            each = stacked(*((b.mean, b.factor, b.noise) for b in beliefs))
+            task = kernel("linear_models_task")
+            n, moments = task(prior.log_weights, *each, self.noise, *world)
+        else:
+            task, (mean, factor) = kernel("linear_task"), fresh(prior.mean, prior.factor)
+            n, moments = task(mean, factor, prior.noise, *world)
         return unchecked(LinearStats, n=n, moments=moments)
 
-    def learn(self, meta: LinearMeta, stats: LinearStats) -> LinearMeta:
+    def play_index(
+        self, index: Index, prior: Any, instance: Instance, first: IntArray, regret: FloatArray
+    ) -> LinearStats | None:
+        features = instance.features
+        if not isinstance(prior, LinearBelief) or features is None or len(features) > 1:
+            return None
+        parts = (*fresh(prior.mean, prior.factor), prior.noise)
+        world = (instance.theta, features, first, instance.draws, regret)
+        n, moments = kernel("linear_index_task")(*index, *parts, *world)
+        return unchecked(LinearStats, n=n, moments=moments)
+
+    def learn(
+        self, meta: LinearMeta | ModelMixture, stats: LinearStats
+    ) -> LinearMeta | ModelMixture:
         return meta.absorb(meta.digest(stats).message)

@@ -3,11 +3,12 @@
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
 from adats import checks
+from adats.meta import ModelMixture
 from adats.oracles import Oracle
 from adats.types import FloatArray, IntArray, MetaBelief, Rng
 
@@ -17,6 +18,19 @@ class Start(NamedTuple):
 
     mu: FloatArray
     features: FloatArray | None = None
+
+
+class Index(NamedTuple):
+    """An index policy in one task, as the compiled loops take it.
+
+    Problems that have such a loop have a method `play_index(index, prior, instance, first,
+    regret)`, which is `play`, or None where the loop does not serve.
+    """
+
+    policy: int  # its number in `kernels.indices`
+    levels: FloatArray  # of Bayes-UCB, one a round
+    counted: FloatArray  # rounds of later tasks that each arm counts
+    delay: int  # rounds until a reward is known
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +108,11 @@ def fresh(*arrays: FloatArray) -> tuple[FloatArray, ...]:
     return tuple([a if a.flags.carray else np.array(a, order="C") for a in arrays])
 
 
+def stacked(*parameters: Sequence[Any]) -> tuple[FloatArray, ...]:
+    """The parameters of several models, each as one array."""
+    return tuple([np.array(column) for column in zip(*parameters, strict=True)])
+
+
 @functools.cache
 def kernel(name: str) -> Any:
     """A compiled loop by its name; Numba is loaded when the first one is used."""
@@ -147,3 +166,24 @@ class GaussianRewards:
 
     def reward(self, mean: float, draw: float) -> float:
         return mean + self.noise * draw
+
+
+# Candidates for σ_0 in units of σ: from what 200 rounds cannot tell from no spread at all (they
+# know a mean to 0.07 σ) to where a task has little to learn from others. No problem's own σ_0 is
+# used.
+SPREADS = tuple(np.geomspace(0.02, 2.0, 8).tolist())
+
+
+class UnknownSpread(GaussianRewards):
+    """Problems with Gaussian rewards that offer candidates to agents that are not told σ_0."""
+
+    if TYPE_CHECKING:
+
+        def model(self, task_scale: float) -> MetaBelief:
+            """The meta-prior if σ_0 were `task_scale`."""
+            ...
+
+    def candidates(self, spreads: Sequence[float] = SPREADS) -> ModelMixture:
+        """Models that differ in σ_0 alone, equally likely; `spreads` are in units of σ."""
+        models = [self.model(spread * self.noise) for spread in spreads]
+        return ModelMixture(np.full(len(models), 1 / len(models)), models)

@@ -14,7 +14,7 @@ from adats.frozen import unchecked
 from adats.meta import GaussianMeta
 from adats.oracles import Oracle, ShortestPath, Top
 from adats.problems.gaussian import learned
-from adats.problems.problem import GaussianRewards, Instance, Start, fresh, kernel, padded
+from adats.problems.problem import GaussianRewards, Index, Instance, Start, fresh, kernel, padded
 from adats.stats import ArmStats
 from adats.types import FloatArray, IntArray, Rng
 
@@ -86,6 +86,18 @@ class _Semibandit(GaussianRewards):
             rng,
             regret,
         )
+        return unchecked(ArmStats, table=table)
+
+    def play_index(
+        self, index: Index, prior: Any, instance: Instance, first: IntArray, regret: FloatArray
+    ) -> ArmStats | None:
+        if index.delay > 0:
+            return None
+        theta = instance.theta
+        best = float(theta[self.oracle(theta)].sum())
+        parts = fresh(prior.mean, prior.scale, prior.noise)
+        world = (theta, best, *self._graph(), first, instance.draws, regret)
+        table = kernel("semibandit_index_task")(*index[:3], *parts, *world)
         return unchecked(ArmStats, table=table)
 
     def learn(self, meta: GaussianMeta, stats: ArmStats) -> GaussianMeta:
