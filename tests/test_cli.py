@@ -8,17 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import adats
-from adats import cli
+from command import call
 
 SMALL = ["--tasks", "3", "--rounds", "10", "--runs", "4"]
-
-
-def call(monkeypatch, *words):
-    """The exit code of the command."""
-    monkeypatch.setattr(sys, "argv", ["adats", *map(str, words)])
-    with pytest.raises(SystemExit) as stop:
-        cli.run()
-    return stop.value.code or 0
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 import adats
 from adats import AdaTS, FileFormatError, MetaTS, OracleTS
-from adats.codec import meta_from_dict, meta_to_dict
+from adats.codec import meta_from_dict, meta_to_dict, read_about
 from test_agents import CASES, CLASSES, GROWING, ask, gaussian, linear, new, play, portrait
 from test_agents import rewards_of as draw
 
@@ -244,6 +244,61 @@ def test_a_learned_prior_starts_a_new_agent(tmp_path):
     np.testing.assert_array_equal(agent.posterior("new").mean, meta.task_prior().mean)
 
 
+def test_a_fresh_prior_holds_no_sums(tmp_path):
+    path = tmp_path / "prior.json"
+    for kind in CASES:
+        meta = CASES[kind].meta
+        adats.save_prior(meta, path)
+        assert '"total": [' not in path.read_text()
+        agent = new(kind)
+        play(agent, kind, np.random.default_rng(27), rounds=1)
+        adats.save_prior(agent.meta, path)
+        assert '"total": [' in path.read_text()
+
+
+def test_files_that_hold_sums_of_zeros_still_load(tmp_path):
+    """As they were written before a fresh prior left them out."""
+    path, meta = tmp_path / "prior.json", gaussian()
+    data = {"format": "adats-prior", "version": 1, "prior": meta_to_dict(meta)}
+    data["prior"]["total"] = [[0.0] * 9, [0.0] * 9]
+    path.write_text(json.dumps(data))
+    assert meta_to_dict(adats.load_prior(path)) == meta_to_dict(meta)
+    assert read_about(path) == {}
+
+
+def test_about_survives(tmp_path):
+    path = tmp_path / "prior.json"
+    about = {"model": "gaussian", "tasks": 3, "since": None, "warnings": ["naïve ☃"], "x": [0.1]}
+    adats.save_prior(gaussian(), path, about=about)
+    assert read_about(path) == about
+    assert meta_to_dict(adats.load_prior(path)) == meta_to_dict(gaussian())
+    adats.save_prior(gaussian(), path)
+    assert read_about(path) == {}
+
+
+@pytest.mark.parametrize(
+    "about", [{"a": float("nan")}, {"a": np.ones(2)}, {1: "a"}, ["a"], "a", {"a": {1, 2}}], ids=str
+)
+def test_about_that_is_no_json_leaves_the_old_file(about, tmp_path):
+    path = tmp_path / "prior.json"
+    adats.save_prior(gaussian(), path)
+    content = path.read_bytes()
+    with pytest.raises(ValueError, match="about must"):
+        adats.save_prior(learned("gaussian"), path, about=about)
+    assert path.read_bytes() == content
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_damaged_about(tmp_path):
+    path = tmp_path / "prior.json"
+    for about in (None, [], "text", 1):
+        data = {"format": "adats-prior", "version": 1, "prior": prior_with("gaussian")}
+        path.write_text(json.dumps(data | {"about": about}))
+        refused(path, read_about, "about")
+    path.write_text("{}")
+    refused(path, read_about)
+
+
 # Files that are not ours, or not whole
 
 
@@ -470,7 +525,7 @@ BAD_PRIORS = [
     *({"prior": prior_with("gaussian", arms=arms)}
       for arms in (["a"], ["a", "a", "b"], 3, [1.5] * 3)),
     *({"prior": prior_with("gaussian", total=total)}
-      for total in ([], None, 0, [[0.0], [0.0]], [[NAN] * 9, [0.0] * 9], [[0.0] * 9],
+      for total in ([], False, 0, [[0.0], [0.0]], [[NAN] * 9, [0.0] * 9], [[0.0] * 9],
                     [[0.0] * 9] * 3, [["a"] * 9, [0.0] * 9])),
     *({"prior": prior_with("linear", cov=cov)}
       for cov in (-1.0, NAN, [[1.0]], [[1, 2, 0], [0, 1, 0], [0, 0, 1]], "cov")),

@@ -11,11 +11,13 @@ from adats.beliefs import (
     MixtureArms,
     PoissonArms,
 )
-from adats.codec import load_prior, save_prior
+from adats.codec import load_prior, read_about, save_prior
 from adats.defaults import default_prior
 from adats.errors import FileFormatError, FinishedTask, UnknownTask
+from adats.fitting import fit
 from adats.meta import GaussianMeta, LinearMeta, MixtureMeta, ModelMixture
 from adats.oracles import BestArm, BestRow, Matching, ShortestPath, SpanningTree, Top
+from adats.policies import BayesUCB, FarSighted, FiniteHorizon, Greedy, Thompson
 from adats.stats import ArmStats, BinaryStats, CountStats, LinearStats, PositiveStats
 
 __version__ = "0.1.0"
@@ -24,6 +26,7 @@ __all__ = [
     "TS",
     "AdaTS",
     "ArmStats",
+    "BayesUCB",
     "BeliefMixture",
     "BestArm",
     "BestRow",
@@ -32,10 +35,13 @@ __all__ = [
     "CountStats",
     "Decision",
     "ExponentialArms",
+    "FarSighted",
     "FileFormatError",
     "FinishedTask",
+    "FiniteHorizon",
     "GaussianArms",
     "GaussianMeta",
+    "Greedy",
     "LinearBelief",
     "LinearMeta",
     "LinearStats",
@@ -49,10 +55,13 @@ __all__ = [
     "PositiveStats",
     "ShortestPath",
     "SpanningTree",
+    "Thompson",
     "Top",
     "UnknownTask",
     "default_prior",
+    "fit",
     "load",
     "load_prior",
+    "read_about",
     "save_prior",
 ]

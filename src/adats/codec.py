@@ -107,6 +107,8 @@ def meta_from_dict(data: dict[str, Any]) -> MetaBelief:
 
 
 def _with_total(meta: M, data: dict[str, Any]) -> M:
+    if data["total"] is None:
+        return meta
     high, low = (np.array(part, dtype=np.float64) for part in data["total"])
     if high.shape != meta.total.high.shape or low.shape != high.shape:
         raise ValueError(f"total has shape {high.shape}")
@@ -115,7 +117,10 @@ def _with_total(meta: M, data: dict[str, Any]) -> M:
     return evolve(meta, total=Sum(high, low))
 
 
-def _sum_to_list(total: Sum) -> list[list[float]]:
+def _sum_to_list(total: Sum) -> list[list[float]] | None:
+    """None where nothing was absorbed yet: a fresh prior is a small file."""
+    if not (total.high.any() or total.low.any()):
+        return None
     return [total.high.tolist(), total.low.tolist()]
 
 
@@ -257,21 +262,46 @@ def _check_kind(path: str | os.PathLike[str], header: Any, kind: str) -> None:
         )
 
 
-def save_prior(meta: MetaBelief, path: str | os.PathLike[str]) -> None:
-    """Write a meta-belief, with what it has learned, as small versioned JSON."""
+def save_prior(
+    meta: MetaBelief, path: str | os.PathLike[str], *, about: dict[str, Any] | None = None
+) -> None:
+    """Write a meta-belief, with what it has learned, as small versioned JSON.
+
+    `about` says where it comes from, in plain JSON values; `read_about` reads it back.
+    """
     data = {"format": "adats-prior", "version": VERSION, "prior": meta_to_dict(meta)}
-    text = json.dumps(data, allow_nan=False, indent=1) + "\n"
+    if about is not None:
+        if not isinstance(about, dict) or not all(isinstance(key, str) for key in about):
+            raise ValueError(f"about must be a dict with names as keys, got {about!r}")
+        data["about"] = about
+    try:
+        text = json.dumps(data, allow_nan=False, indent=1) + "\n"
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"about must hold plain JSON values: {error}") from None
     write_bytes(path, text.encode())
 
 
 def load_prior(path: str | os.PathLike[str]) -> Any:
     """Read a meta-belief from a file that `save_prior` wrote."""
-    try:
-        data = json.loads(Path(path).read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"{os.fspath(path)} is not JSON: {error}") from None
-    _check_kind(path, data, "adats-prior")
+    data = _read_prior(path)
     try:
         return meta_from_dict(data["prior"])
     except DAMAGED as error:
         raise FileFormatError(f"{os.fspath(path)} is damaged: {error}") from None
+
+
+def read_about(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What `save_prior` was told about the prior in a file; empty if nothing."""
+    about = _read_prior(path).get("about", {})
+    if not isinstance(about, dict):
+        raise FileFormatError(f"{os.fspath(path)} is damaged: about is {about!r}")
+    return about
+
+
+def _read_prior(path: str | os.PathLike[str]) -> dict[str, Any]:
+    try:
+        data: dict[str, Any] = json.loads(Path(path).read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"{os.fspath(path)} is not JSON: {error}") from None
+    _check_kind(path, data, "adats-prior")
+    return data

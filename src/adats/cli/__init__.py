@@ -13,6 +13,7 @@ import adats
 from adats import plots
 from adats.cli.bound import bound_app
 from adats.cli.common import EngineName, Seed, check_folder, console, errors, progress_bar
+from adats.cli.fit import fit
 from adats.cli.simulate import simulate_app
 
 app = typer.Typer(
@@ -23,6 +24,7 @@ app = typer.Typer(
 )
 app.add_typer(simulate_app, name="simulate")
 app.add_typer(bound_app, name="bound")
+app.command("fit")(fit)
 
 
 def run() -> None:
