@@ -14,8 +14,8 @@ import adats
 ROOT = Path(__file__).parents[1]
 HEAVY = [
     "numba", "llvmlite", "pandas", "matplotlib", "torch", "ibis", "duckdb", "polars", "pyarrow",
-    "starlette", "fastapi", "uvicorn", "typer", "click", "rich", "joblib", "ray", "pydantic",
-    "scipy.stats", "scipy.optimize",
+    "sklearn", "pooch", "PIL", "starlette", "fastapi", "uvicorn", "typer", "click", "rich",
+    "joblib", "ray", "pydantic", "scipy.stats", "scipy.optimize",
 ]  # fmt: skip
 ASK = """
 import sys, time

@@ -249,11 +249,11 @@ def read_npz(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], d
         raise FileFormatError(
             f"{os.fspath(path)} is damaged or not an {kind} file: {error}"
         ) from None
-    _check_kind(path, header, kind)
+    check_kind(path, header, kind)
     return header, arrays
 
 
-def _check_kind(path: str | os.PathLike[str], header: Any, kind: str) -> None:
+def check_kind(path: str | os.PathLike[str], header: Any, kind: str) -> None:
     if not isinstance(header, dict) or header.get("format") != kind:
         raise FileFormatError(f"{os.fspath(path)} is not an {kind} file")
     if header.get("version") != VERSION:
@@ -303,5 +303,5 @@ def _read_prior(path: str | os.PathLike[str]) -> dict[str, Any]:
         data: dict[str, Any] = json.loads(Path(path).read_bytes())
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{os.fspath(path)} is not JSON: {error}") from None
-    _check_kind(path, data, "adats-prior")
+    check_kind(path, data, "adats-prior")
     return data

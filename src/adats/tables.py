@@ -209,7 +209,7 @@ def load_statistics(path: str | os.PathLike[str]) -> Table:
         raise
     except codec.DAMAGED as error:
         raise FileFormatError(f"{os.fspath(path)} is not a file of statistics: {error}") from None
-    codec._check_kind(path, header, FORMAT)
+    codec.check_kind(path, header, FORMAT)
     try:
         return _read(header, whole)
     except codec.DAMAGED as error:

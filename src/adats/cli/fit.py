@@ -13,7 +13,7 @@ from adats.fitting import Fitted, estimate
 from adats.fitting.calibration import TASKS, Calibration, calibrate
 from adats.fitting.report import write_report
 from adats.fitting.verdict import verdict
-from adats.tables import Table, load_statistics, save_statistics
+from adats.tables import ArmTable, Table, load_statistics, save_statistics
 
 
 class Source(NamedTuple):
@@ -126,7 +126,8 @@ def _calibration(
     if source.log is None or source.columns["time"] is None:
         return None
     tasks = logs.spread(table.tasks, TASKS)
-    rows = logs.rows(source.log, model=model, tasks=tasks, **source.columns)
+    arms = table.arms if isinstance(table, ArmTable) else None
+    rows = logs.rows(source.log, model=model, tasks=tasks, arms=arms, **source.columns)
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(3,)))
     return calibrate(table, found, rows, rng=rng)
 

@@ -83,9 +83,11 @@ def floored(
     >>> floored(np.array([0.0, 1.0]), 0.1)
     array([0.05, 0.95])
     """
-    given = checks.non_negative("probabilities", probabilities)
     if not 0 <= checks.number("epsilon", epsilon) <= 1:
         raise ValueError(f"epsilon must be between 0 and 1, got {epsilon}")
+    given = checks.non_negative("probabilities", probabilities)
+    if epsilon == 0:
+        return given
     if given.ndim != 1 or abs(given.sum() - 1) > 1e-6:
         raise ValueError(f"a floor is for single arms, whose chances sum to 1; got {given}")
     mask = np.ones(given.size, dtype=bool) if allowed is None else _mask(allowed, given.size)
