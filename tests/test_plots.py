@@ -9,6 +9,7 @@ import pytest
 
 from adats.experiments import EXPERIMENTS
 from adats.plots import COLOURS, NAMES, Chart, Curve, regret_figure, rendered
+from adats.plots_pictures import pictures_figure
 from adats.simulate import AGENTS
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -75,6 +76,57 @@ def test_files_are_what_they_say():
     texts = {"".join(node.itertext()).strip() for node in root.iter(f"{SVG}text")}
     assert {"OracleTS", "AdaTS−", "task", "cumulative regret", "no forced exploration"} <= texts
     assert b"<dc:date>" not in svg
+
+
+PAPER = ("oracle-ts", "ada-ts", "meta-ts", "ts")
+
+
+def pictures(tasks=4, height=8, width=6, agents=PAPER):
+    """Every picture has a brightness of its own."""
+    count = len(agents) * tasks
+    shades = np.linspace(0.1, 1.0, count).reshape(len(agents), tasks, 1, 1)
+    return {a: shades[i] * np.ones((tasks, height, width)) for i, a in enumerate(agents)}
+
+
+def test_pictures_are_below_their_tasks():
+    figure = pictures_figure([chart(f"class {i}", PAPER) for i in range(3)], [pictures()] * 3)
+    above = [axes for axes in figure.axes if not axes.images]
+    below = [axes for axes in figure.axes if axes.images]
+    assert [axes.get_title(loc="left") for axes in above] == ["class 0", "class 1", "class 2"]
+    assert len(below) == 3
+    figure.draw_without_rendering()
+    for top, sheet in zip(above, below, strict=True):
+        assert [t.get_text() for t in sheet.get_yticklabels()] == [NAMES[a] for a in PAPER]
+        assert [t.get_color() for t in sheet.get_yticklabels()] == [COLOURS[a] for a in PAPER]
+        assert [t.get_text() for t in sheet.get_xticklabels()] == ["1", "2", "3", "4"]
+        np.testing.assert_allclose(sheet.get_xticks(), [0.5, 1.5, 2.5, 3.5])
+        assert sheet.get_window_extent().y1 < top.get_window_extent().y0
+        for task in range(5):  # the sheet's columns are as wide as the tasks above
+            x_above = top.transData.transform((task, 0))[0]
+            x_below = sheet.transData.transform((task, 0))[0]
+            assert x_above == pytest.approx(x_below, abs=2.0)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [NAMES[a] for a in PAPER]
+
+
+def test_every_picture_is_in_its_place():
+    given = pictures()
+    figure = pictures_figure([chart(agents=PAPER)], [given])
+    (sheet,) = (axes for axes in figure.axes if axes.images)
+    values = np.asarray(sheet.images[0].get_array().filled(np.nan))
+    left, right, bottom, top = sheet.images[0].get_extent()
+    assert (left, right, bottom, top) == (0, 4, 4, 0)
+    high, wide = values.shape[0] / 4, values.shape[1] / 4
+    for i, agent in enumerate(PAPER):
+        for task in range(4):
+            centre = values[int((i + 0.5) * high), int((task + 0.5) * wide)]
+            assert centre == given[agent][task, 0, 0]
+            assert np.isnan(values[int(i * high), int(task * wide)])  # a frame between
+
+
+def test_pictures_give_the_same_bytes():
+    figures = [pictures_figure([chart(agents=PAPER)], [pictures()]) for _ in range(2)]
+    for kind in ("png", "svg"):
+        assert rendered(figures[0], kind) == rendered(figures[1], kind)
 
 
 def test_matplotlib_is_loaded_only_to_draw_and_pyplot_never():

@@ -18,6 +18,13 @@ NAMES = {
     "ts": "TS",
     "ada-ts+": "AdaTS+",
     "ada-ts-": "AdaTS−",
+    "ada-grid": "AdaTS, spread learned",
+    "ada-narrow": "AdaTS, spread 0.05σ",
+    "ada-broad": "AdaTS, spread 1σ",
+    "ada-ucb": "learned prior, Bayes-UCB",
+    "ada-index": "learned prior, finite horizon",
+    "ada-far": "learned prior, far-sighted",
+    "ada-greedy": "learned prior, greedy",
 }
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; dashes tell once more.
@@ -28,13 +35,22 @@ COLOURS = {
     "ts": "#009E73",
     "ada-ts+": "#56B4E9",
     "ada-ts-": "#CC79A7",
+    "ada-grid": "#E69F00",
+    "ada-narrow": "#8C564B",
+    "ada-broad": "#7F3FBF",
+    "ada-ucb": "#B3446C",
+    "ada-index": "#5DA63A",
+    "ada-far": "#E6194B",
+    "ada-greedy": "#A9A9A9",
 }
 DASHES: dict[str, Any] = {
     "ada-ts+": (0, (4, 1.5)),
     "ada-ts-": (0, (1.2, 1.2)),
+    "ada-narrow": (0, (1.2, 1.2)),
+    "ada-broad": (0, (4, 1.5)),
 }
 GREY = "#595959"
-OTHER = ("#E69F00", "#F0E442", "#8C564B", "#7F7F7F")  # agents of other names, in turn
+OTHER = ("#A6761D", "#F0E442", "#17BECF", "#7F7F7F")  # agents of other names, in turn
 
 SETTINGS: Any = {
     "font.family": "sans-serif",
@@ -88,25 +104,30 @@ def regret_figure(charts: Sequence[Chart], *, columns: int = 3) -> "Figure":
             if i >= len(charts):
                 axes.remove()
                 continue
-            _draw(axes, charts[i])
+            draw_chart(axes, charts[i])
             if i % columns == 0:
                 axes.set_ylabel("cumulative regret")
             if i + columns >= len(charts):  # no panel below
                 axes.set_xlabel("task")
-        handles = {line.get_label(): line for axes in figure.axes for line in axes.get_lines()}
-        figure.legend(
-            list(handles.values()),
-            [str(label) for label in handles],
-            loc="outside upper center",
-            ncols=len(handles),
-            frameon=False,
-            fontsize=11,
-            handlelength=2.6,
-        )
+        draw_legend(figure)
     return figure
 
 
-def _draw(axes: "Axes", chart: Chart) -> None:
+def draw_legend(figure: "Figure", *, outside: bool = True) -> None:
+    """One legend for all panels; `outside` of them, where the layout makes room for it."""
+    handles = {line.get_label(): line for axes in figure.axes for line in axes.get_lines()}
+    figure.legend(
+        list(handles.values()),
+        [str(label) for label in handles],
+        loc="outside upper center" if outside else "upper center",
+        ncols=len(handles),
+        frameon=False,
+        fontsize=11,
+        handlelength=2.6,
+    )
+
+
+def draw_chart(axes: "Axes", chart: Chart) -> None:
     others = [agent for agent in chart.curves if agent not in COLOURS]
     for agent, (mean, se) in chart.curves.items():
         spare = OTHER[others.index(agent) % len(OTHER)] if agent in others else GREY

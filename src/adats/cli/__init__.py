@@ -12,8 +12,9 @@ from rich.table import Table
 import adats
 from adats import plots
 from adats.cli.bound import bound_app
-from adats.cli.common import EngineName, Seed, check_folder, console, errors, progress_bar
+from adats.cli.common import Seed, check_folder, console, errors, progress_bar
 from adats.cli.fit import fit
+from adats.cli.reproduce import reproduce
 from adats.cli.simulate import simulate_app
 
 app = typer.Typer(
@@ -25,6 +26,7 @@ app = typer.Typer(
 app.add_typer(simulate_app, name="simulate")
 app.add_typer(bound_app, name="bound")
 app.command("fit")(fit)
+app.command("reproduce")(reproduce)
 
 
 def run() -> None:
@@ -40,42 +42,6 @@ def run() -> None:
         if stop.code == 130:  # Typer's word for Ctrl-C
             errors.print("adats: stopped; nothing was written", highlight=False)
         raise
-
-
-@app.command()
-def reproduce(
-    name: Annotated[str, typer.Argument(help="synthetic, gaussian, linear, … or all.")],
-    runs: Annotated[int | None, typer.Option(help="Runs, if not those of the paper.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder for figures, records and report.")] = Path(
-        "out"
-    ),
-    seed: Seed = 1,
-    workers: Annotated[int | None, typer.Option(help="Processes; all cores by default.")] = None,
-    engine: EngineName = "local",
-) -> None:
-    """Draw the figures of the paper and check its claims."""
-    from adats.experiments import reproduce as reproduce_experiment
-    from adats.experiments import total_runs
-
-    check_folder(out)
-    with progress_bar(f"reproducing {name}", total_runs(name, runs)) as advance:
-        done = 0
-
-        def progress(_label: str, finished: int, _total: int) -> None:
-            nonlocal done
-            advance(finished - done)
-            done = finished
-
-        report = reproduce_experiment(
-            name,
-            out=out,
-            runs=runs,
-            seed=seed,
-            workers=workers or os.cpu_count() or 1,
-            engine=engine,
-            progress=progress,
-        )
-    console.print(f"The report is {report}", highlight=False)
 
 
 @app.command()

@@ -1,7 +1,39 @@
-"""The paper's synthetic figures and three of our own, as data: what to run and what to check."""
+"""The paper's figures and some of our own, as data: what to run and what to check."""
+
+from pathlib import Path
+from typing import Any
 
 from adats.experiments.catalogue import EXPERIMENTS, Experiment
+from adats.experiments.classification import reproduce_classification
 from adats.experiments.panels import Panel
+from adats.experiments.policies import reproduce_policies
 from adats.experiments.run import reproduce, total_runs
 
-__all__ = ["EXPERIMENTS", "Experiment", "Panel", "reproduce", "total_runs"]
+__all__ = [
+    "EXPERIMENTS",
+    "Experiment",
+    "Panel",
+    "reproduce",
+    "reproduce_any",
+    "reproduce_classification",
+    "reproduce_policies",
+    "total_runs",
+]
+
+IMAGES = ("digits", "mnist", "omniglot")
+
+
+def reproduce_any(name: str, *, data: Path | None = None, **options: Any) -> Path:
+    """Run the experiment with this name; `data` is a folder for those with images."""
+    if name in IMAGES:
+        if options.get("runs") is None:
+            options.pop("runs", None)
+        return reproduce_classification(name, data=data, **options)
+    if data is not None:
+        raise ValueError(f"--data is for {', '.join(IMAGES)}; {name!r} takes none")
+    if name == "policies":
+        return reproduce_policies(**options)
+    if name not in (*EXPERIMENTS, "all"):
+        known = ", ".join((*EXPERIMENTS, "policies", *IMAGES, "all"))
+        raise ValueError(f"unknown experiment {name!r}; known are {known}")
+    return reproduce(name, **options)

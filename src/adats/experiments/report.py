@@ -38,13 +38,13 @@ def report(name: str, outcomes: Sequence[Outcome], *, workers: int, engine: str)
         f"![{experiment.title}]({name}.png)",
         "Files: `" + "`, `".join(file_names(name)) + "`.",
         "## Total regret",
-        _regrets(experiment, outcomes),
+        regrets(experiment, outcomes),
         "## Claims",
         RULE,
         summary(experiment, outcomes),
-        *_claims(experiment, outcomes),
+        *claims(experiment, outcomes),
         TIMING,
-        _timing(outcomes, workers=workers, engine=engine),
+        timing(outcomes, workers=workers, engine=engine),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -67,19 +67,19 @@ def summary(experiment: Experiment, outcomes: Sequence[Outcome]) -> str:
         (claim.text, f"**{overall(list(claim.measures(outcomes)))}**")
         for claim in experiment.claims
     ]
-    return _table(("claim", "verdict"), rows)
+    return table(("claim", "verdict"), rows)
 
 
-def _regrets(experiment: Experiment, outcomes: Sequence[Outcome]) -> str:
+def regrets(experiment: Experiment, outcomes: Sequence[Outcome]) -> str:
     agents = list(dict.fromkeys(agent for panel in experiment.panels for agent in panel.agents))
     rows = []
     for o in outcomes:
         cells = [f"{o.result.mean(agent):.1f} ± {o.result.se(agent):.1f}" for agent in agents]
         rows.append((o.panel.label, *cells))
-    return _table(("panel", *(called(agent) for agent in agents)), rows)
+    return table(("panel", *(called(agent) for agent in agents)), rows)
 
 
-def _claims(experiment: Experiment, outcomes: Sequence[Outcome]) -> list[str]:
+def claims(experiment: Experiment, outcomes: Sequence[Outcome]) -> list[str]:
     parts = []
     for i, claim in enumerate(experiment.claims, 1):
         measures = list(claim.measures(outcomes))
@@ -87,12 +87,12 @@ def _claims(experiment: Experiment, outcomes: Sequence[Outcome]) -> list[str]:
         parts += [
             f"### {i}. {claim.text}",
             f"**{overall(measures)}**. Rule: {claim.rule}.",
-            _table(("panel", "what", "measured", "judgement"), rows),
+            table(("panel", "what", "measured", "judgement"), rows),
         ]
     return parts
 
 
-def _timing(outcomes: Sequence[Outcome], *, workers: int, engine: str) -> str:
+def timing(outcomes: Sequence[Outcome], *, workers: int, engine: str) -> str:
     rows = []
     for o in outcomes:
         agents = o.result.summary()["agents"].items()
@@ -103,10 +103,10 @@ def _timing(outcomes: Sequence[Outcome], *, workers: int, engine: str) -> str:
         f"{total:.1f} seconds in all, {workers} worker{'s' if workers > 1 else ''}, engine "
         f"{engine}."
     )
-    return text + "\n\n" + _table(("panel", "seconds", "ns per decision"), rows)
+    return text + "\n\n" + table(("panel", "seconds", "ns per decision"), rows)
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 

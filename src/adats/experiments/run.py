@@ -35,9 +35,9 @@ def reproduce(
     """
     chosen, out = _chosen(name), Path(out)
     total = total_runs(name, runs)
-    _check_folder(out)
+    check_folder(out)
     plots.need()
-    _parquet()
+    parquet_bytes()
     problems = {n: [panel.problem() for panel in EXPERIMENTS[n].panels] for n in chosen}
     done = 0
 
@@ -93,7 +93,7 @@ def _chosen(name: str) -> tuple[str, ...]:
     return (name,)
 
 
-def _check_folder(out: Path) -> None:
+def check_folder(out: Path) -> None:
     nearest = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
     if not nearest.is_dir():
         raise ValueError(f"{nearest} is a file, not a folder to write into")
@@ -109,7 +109,7 @@ def _data(name: str, outcomes: Sequence[Outcome]) -> tuple[bytes, ...]:
     else:
         figure = plots.regret_figure(charts, columns=experiment.columns)
     png, svg = plots.rendered(figure, "png"), plots.rendered(figure, "svg")
-    return png, svg, _parquet(records(outcomes)), _parquet(curves(outcomes))
+    return png, svg, parquet_bytes(records(outcomes)), parquet_bytes(curves(outcomes))
 
 
 def chart(outcome: Outcome) -> plots.Chart:
@@ -151,7 +151,7 @@ def _joined(outcomes: Sequence[Outcome], parts: Sequence[dict[str, Any]]) -> dic
     return {"panel": panel} | {key: np.concatenate([p[key] for p in parts]) for key in parts[0]}
 
 
-def _parquet(columns: dict[str, Any] | None = None) -> bytes:
+def parquet_bytes(columns: dict[str, Any] | None = None) -> bytes:
     """Columns as the bytes of a Parquet file; raises `ValueError` where pyarrow is missing."""
     try:
         import pyarrow as pa

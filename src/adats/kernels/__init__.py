@@ -5,6 +5,7 @@ order, so the same decisions. `first` are the arms that forced exploration pulls
 padded with -1; `draws` are the random parts of the rewards, which all agents share.
 """
 
+from adats.kernels.classification import classification_task
 from adats.kernels.common import KnownRng
 from adats.kernels.gaussian import gaussian_learn, gaussian_task
 from adats.kernels.indices import (
@@ -19,6 +20,7 @@ from adats.kernels.semibandit import semibandit_task
 
 __all__ = [
     "KnownRng",
+    "classification_task",
     "gaussian_index_task",
     "gaussian_learn",
     "gaussian_models_task",

@@ -11,7 +11,7 @@ import numpy as np
 
 from adats.kernels.common import compiled
 from adats.kernels.gaussian import pull
-from adats.kernels.linear import _dot
+from adats.kernels.linear import dot
 from adats.kernels.semibandit import _path, _top
 from adats.policies import CAUTION
 from adats.types import FloatArray, IntArray
@@ -249,7 +249,7 @@ def _pulled(
         for i in range(dim):
             moved[i] += cov[j, i] * weight
     for k in range(rows.shape[0]):
-        gains[k] = _dot(rows[k], moved)
+        gains[k] = dot(rows[k], moved)
     share: float = 1.0 / (noise * noise + gains[arm])
     for j in range(dim):
         weight = moved[j] * share

@@ -36,15 +36,15 @@ def linear_task(
     values, means, base, zero = np.empty(arms), np.empty(arms), np.empty(arms), np.zeros(arms)
     across, turned = np.ascontiguousarray(features[0].T), np.ascontiguousarray(factor.T)
     inner = turned @ across if fixed else turned
-    _scores(zero, across, theta, means)
-    _scores(zero, across, mean, base)
+    scores(zero, across, theta, means)
+    scores(zero, across, mean, base)
     best = means.max()
     counts, totals = np.zeros(arms), np.zeros(arms)
     for t in range(regret.size):
         if t > 0 and not fixed:
             across = np.ascontiguousarray(features[t].T)
-            _scores(zero, across, theta, means)
-            _scores(zero, across, mean, base)
+            scores(zero, across, theta, means)
+            scores(zero, across, mean, base)
             best = means.max()
         if t < len(first):
             arm = first[t, 0]
@@ -52,11 +52,11 @@ def linear_task(
             for j in range(size):
                 u[j] = columns[j, size] + rng.standard_normal() * scale[j]
             for j in range(size - 2, -1, -1):  # u = L⁻ᵀ (mean row + D^-½ z)
-                u[j] -= _dot(columns[j, j + 1 : size], u[j + 1 :])
+                u[j] -= dot(columns[j, j + 1 : size], u[j + 1 :])
             if fixed:
-                _scores(base, inner, u, values)
+                scores(base, inner, u, values)
             else:
-                _scores(base, across, factor @ u, values)
+                scores(base, across, factor @ u, values)
             arm = int(values.argmax())
         y = means[arm] + noise * draws[t]
         if fixed:
@@ -67,7 +67,7 @@ def linear_task(
                 x[j] = inner[j, arm]
         else:
             z[:dim], z[dim] = across[:, arm], y
-            _add_outer(moments, z, 1.0)
+            add_outer(moments, z, 1.0)
             x[:size] = turned @ z[:dim]
         x[size] = y - base[arm]
         weight = 1.0 / (noise * noise)
@@ -86,20 +86,20 @@ def linear_task(
         if counts[arm] > 0.0:
             z[:dim], z[dim] = across[:, arm], totals[arm] / counts[arm]
             squares = moments[dim, dim]
-            _add_outer(moments, z, counts[arm])
+            add_outer(moments, z, counts[arm])
             moments[dim, dim] = squares
     return float(regret.size), moments
 
 
 @compiled
-def _add_outer(moments: FloatArray, z: FloatArray, weight: float) -> None:
+def add_outer(moments: FloatArray, z: FloatArray, weight: float) -> None:
     for i in range(z.size):
         for j in range(z.size):
             moments[i, j] += weight * z[i] * z[j]
 
 
 @numba.njit(cache=True, fastmath={"reassoc", "contract"})
-def _dot(a: FloatArray, b: FloatArray) -> float:
+def dot(a: FloatArray, b: FloatArray) -> float:
     total = 0.0
     for i in range(a.size):
         total += a[i] * b[i]
@@ -107,7 +107,7 @@ def _dot(a: FloatArray, b: FloatArray) -> float:
 
 
 @compiled
-def _scores(base: FloatArray, across: FloatArray, point: FloatArray, out: FloatArray) -> None:
+def scores(base: FloatArray, across: FloatArray, point: FloatArray, out: FloatArray) -> None:
     """base + features @ point, with the features across, so that the inner loop is over arms."""
     out[:] = base
     for i in range(point.size):

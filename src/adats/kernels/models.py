@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from adats.kernels.common import compiled
-from adats.kernels.linear import _add_outer, _dot, _scores
+from adats.kernels.linear import add_outer, dot, scores
 from adats.types import FloatArray, IntArray, Rng
 
 
@@ -89,7 +89,7 @@ def linear_models_task(
     for t in range(regret.size):
         if t == 0 or len(features) > 1:
             across[:] = features[t].T
-            _scores(zero, across, theta, means)
+            scores(zero, across, theta, means)
         if t < len(first):
             arm = first[t, 0]
         else:
@@ -97,17 +97,17 @@ def linear_models_task(
             for i in range(size):
                 u[i] = columns[j, i, size] + rng.standard_normal() / math.sqrt(diagonal[j, i])
             for i in range(size - 2, -1, -1):  # u = L⁻ᵀ (mean row + D^-½ z)
-                u[i] -= _dot(columns[j, i, i + 1 : size], u[i + 1 :])
-            _scores(mean[j], turned[j], u, point)
-            _scores(zero, across, point, values)
+                u[i] -= dot(columns[j, i, i + 1 : size], u[i + 1 :])
+            scores(mean[j], turned[j], u, point)
+            scores(zero, across, point, values)
             arm = int(values.argmax())
         y = means[arm] + sigma * draws[t]
         z[:dim], z[dim] = across[:, arm], y
-        _add_outer(moments, z, 1.0)
+        add_outer(moments, z, 1.0)
         for j in range(models):
             for i in range(size):
-                x[i] = _dot(turned[j, i], z[:dim])
-            x[size] = y - _dot(mean[j], z[:dim])
+                x[i] = dot(turned[j, i], z[:dim])
+            x[size] = y - dot(mean[j], z[:dim])
             weight = _update(columns[j], diagonal[j], x, 1.0 / noise[j] ** 2)
             logs[j] += 0.5 * (math.log(weight) - weight * x[size] ** 2)
         regret[t] = means.max() - means[arm]

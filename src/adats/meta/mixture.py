@@ -133,10 +133,13 @@ class MixtureMeta:
         design: FloatArray | None = None,
     ) -> FloatArray:
         """The variance of the candidates' means, over all of it."""
-        prior = self.task_prior(design=design)
-        within = (prior.weights * self.priors.scale**2).sum(axis=0)
-        gaps = self.priors.mean - prior.mean
-        return part_of((prior.weights * gaps**2).sum(axis=0), within)
+        no_design(design)
+        weights, means, scales = self.weights, self.priors.mean, self.priors.scale
+        weights = weights if self.separate else weights[:, None]
+        endless = ~np.isfinite(scales).all(axis=0)  # there, nothing can be said of a share
+        means, scales = np.where(endless, 0.0, means), np.where(endless, 1.0, scales)
+        gaps = means - (weights * means).sum(axis=0)
+        return part_of((weights * gaps**2).sum(axis=0), (weights * scales**2).sum(axis=0))
 
     def posterior(self, digest: MixtureDigest) -> MixtureArms:
         """Of theta in a task whose own message is in the total: its evidence is in the weights."""

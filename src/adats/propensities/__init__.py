@@ -20,9 +20,9 @@ __all__ = ["Propensities", "floored", "propensities"]
 class Propensities(NamedTuple):
     """The probability of each arm, or of its being in the chosen set, and the standard errors.
 
-    `se` is 0 where nothing was drawn. The probability is then an integral, with a relative error
-    below 1e-6 where it is at least 1e-10, and an absolute one below 1e-15 (Gaussian arms) or
-    1e-8 (others) where it is not.
+    `se` is 0 where nothing was drawn. The probability is then an integral. Its relative error is
+    below 1e-6 for Gaussian arms where it is at least 1e-10, and for others where it is at least
+    1e-6; its absolute error is below 1e-8.
     """
 
     probabilities: FloatArray

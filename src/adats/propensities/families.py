@@ -66,14 +66,16 @@ def _exponential(belief: Any) -> Family:
 
 
 def _gaussian(belief: Any) -> Family:
-    mean, precision = belief.mean - belief.mean.mean(), belief.scale**-2.0
+    unit = belief.scale.max()
+    mean, scale = (belief.mean - belief.mean.mean()) / unit, belief.scale / unit
+    precision = scale**-2.0
     rest = 0.5 * np.log(precision / (2 * math.pi)) - 0.5 * precision * mean**2
     return Family(
         np.stack([mean * precision, -0.5 * precision, rest], axis=-1),
         lambda u: np.stack([u, u * u, np.ones_like(u)]),
         lambda u: np.stack([np.ones_like(u), 2 * u, np.zeros_like(u)]),
         mean,
-        belief.scale,
+        scale,
         (-math.inf, math.inf),
     )
 

@@ -11,17 +11,9 @@ from adats.types import FloatArray
 # nothing is seen, 1e-15 of the probability. A piece is STEP long, or TAIL where it begins more
 # than CUT above the mean.
 REACH, STEP, TAIL, CUT = 8.0, 4.1, 8.2, 2.5
-NODES = 14
-
-
-def _rule() -> FloatArray:
-    """From where a piece begins and how wide it is to its nodes, and to their weights over √2π."""
-    nodes, weights = np.polynomial.legendre.leggauss(NODES)
-    weights /= 2 * math.sqrt(2 * math.pi)
-    return np.block([[np.ones(NODES), np.zeros(NODES)], [(nodes + 1) / 2, weights]])
-
-
-_RULE = _rule()
+_T, _W = np.polynomial.legendre.leggauss(14)
+_LINE = np.array([np.ones_like(_T), (_T + 1) / 2])  # where a piece begins and its width, to nodes
+_W /= 2 * math.sqrt(2 * math.pi)
 
 
 def best_gaussian(mean: FloatArray, scale: FloatArray) -> FloatArray:
@@ -53,7 +45,7 @@ def best_gaussian(mean: FloatArray, scale: FloatArray) -> FloatArray:
             result[first] = 1.0
         elif ends:
             result[live] = _shares(centre[live], scale[live], ends)
-    total = float(np.add.reduce(result))
+    total = sum(result.tolist())
     if not abs(total - 1) < 1e-3:
         raise ValueError(f"scales from {min(scales)} to {max(scales)} are too far apart")
     result /= total
@@ -62,12 +54,12 @@ def best_gaussian(mean: FloatArray, scale: FloatArray) -> FloatArray:
 
 def _shares(centre: FloatArray, scale: FloatArray, ends: list[tuple[float, float]]) -> FloatArray:
     """∫ f_k Π_{j≠k} F_j from 0 on, for every k, on nodes that all arms share."""
-    rule = np.array(_pieces(sorted(ends, reverse=True))).reshape(-1, 2).dot(_RULE)
-    z = rule[:, :NODES].ravel() - centre[:, None]
+    pieces = np.array(_pieces(sorted(ends, reverse=True))).reshape(-1, 2)
+    z = pieces.dot(_LINE).ravel() - centre[:, None]
     z /= scale[:, None]
     below: FloatArray = ndtr(z)
     weights: FloatArray = np.multiply.reduce(below, axis=0)
-    weights *= rule[:, NODES:].ravel()
+    weights *= (pieces[:, 1:] * _W).ravel()
     z *= z
     z *= -0.5
     np.maximum(z, -700.0, out=z)  # exp is slow where it is subnormal

@@ -15,6 +15,7 @@ from adats.types import FloatArray
 
 ORDER, ROUGH = 12, 1e-7
 SEEN = 1e-8  # a density must sum up to 1 as nearly as this, else some of it was overlooked
+ROUND_OFF = 1e-14  # in a log density, relative to the largest of its terms
 DROP = 32.0  # of a log density, from its peak to where it is cut off
 BLOCK = 50_000  # numbers worked on at a time
 
@@ -42,6 +43,9 @@ def best_of(family: Family, weights: FloatArray, separate: bool) -> FloatArray |
     Every arm has a mixture of its own if they are `separate`, else candidates are whole products.
     """
     coefs = family.coefs
+    slack = ROUND_OFF * float(np.abs(coefs).max())
+    if slack > 1e-5:  # beyond what floating point can tell
+        return None
     if separate:
         coefs = coefs.copy()
         coefs[..., 2] += np.log(np.maximum(weights, 1e-300))  # finite, as matmul likes it
@@ -50,15 +54,15 @@ def best_of(family: Family, weights: FloatArray, separate: bool) -> FloatArray |
     rates = np.abs(family.coefs @ family.slopes(ends))
     tails = _mixed(_exp(coefs @ family.basis(ends)) / rates, separate)  # beyond the ends
     density = partial(_density, coefs, family.basis, separate)
-    edges = _first_edges(family, weights, separate, ends)
-    for _ in range(4):
-        left, width, f = _resolve(density, edges)
+    for careful in (False, True):
+        width, f = _resolve(density, _first_edges(family, weights, ends, careful))
         mass = (f @ _W) * width
-        if np.abs(mass.sum(axis=-1) + tails.sum(axis=-1) - 1).max() < SEEN:
+        seen = (mass.sum(axis=-1) + tails.sum(axis=-1))[..., None]
+        if np.abs(seen - 1).max() < SEEN + slack:
             break
-        edges = np.append(np.linspace(left, left + width, 4, endpoint=False).T.ravel(), high)
     else:
         return None
+    tails, mass, f = tails / seen, mass / seen, f / seen[..., None]
     before = tails[..., :1] + mass.cumsum(axis=-1) - mass
     below = before[..., None] + width[:, None] * (f @ _INTEGRALS)
     np.maximum(below, 1e-300, out=below)
@@ -102,11 +106,15 @@ def _density(coefs: FloatArray, basis: Rows, separate: bool, u: FloatArray) -> F
 
 
 def _first_edges(
-    family: Family, weights: FloatArray, separate: bool, ends: FloatArray
+    family: Family, weights: FloatArray, ends: FloatArray, careful: bool
 ) -> FloatArray:
-    """Where densities peak and where they end, but no two much closer than the narrowest is."""
-    marks = family.mode[..., None] + np.array([-3.0, 0.0, 3.0]) * family.spread[..., None]
-    if separate:  # the likeliest candidate of each arm
+    """Where densities peak and fade out, but no two points much closer than the narrowest peak.
+
+    A careful look is at every candidate and further out; else at the likeliest of each arm's own.
+    """
+    away = np.array([-8.0, -3.0, 0.0, 3.0, 8.0] if careful else [-3.0, 0.0, 3.0])
+    marks = family.mode[..., None] + away * family.spread[..., None]
+    if weights.shape[1] > 1 and not careful:
         marks = marks[weights.argmax(axis=0), np.arange(marks.shape[1])]
     step = family.spread.min()
     marks = np.round(marks.ravel() / step) * step
@@ -133,8 +141,8 @@ def _ends(family: Family) -> tuple[float, float]:
     return float(low.min()), float(high.max())
 
 
-def _resolve(density: Rows, edges: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Pieces on which a polynomial describes the density: left ends, widths, values at nodes."""
+def _resolve(density: Rows, edges: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Pieces on which a polynomial describes the density: their widths, and values at nodes."""
     left, width = edges[:-1], np.diff(edges)
     done = []
     for _ in range(60):
@@ -152,4 +160,4 @@ def _resolve(density: Rows, edges: FloatArray) -> tuple[FloatArray, FloatArray, 
         np.concatenate([piece[i] for piece in done], axis=2 if i == 2 else 0) for i in range(3)
     )
     order = lefts.argsort()
-    return lefts[order], widths[order], values[:, :, order]
+    return widths[order], values[:, :, order]

@@ -1,0 +1,57 @@
+"""`adats reproduce`: the figures of the paper, and our own."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from adats.cli.common import EngineName, Seed, check_folder, console, errors
+from adats.experiments import EXPERIMENTS, reproduce_any
+
+NAMES = (*EXPERIMENTS, "policies", "digits", "mnist", "omniglot")
+
+
+def reproduce(
+    name: Annotated[str, typer.Argument(help=f"{', '.join(NAMES)}; or all.")],
+    runs: Annotated[int | None, typer.Option(help="Runs, if not those of the paper.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for figures, records and report.")] = Path(
+        "out"
+    ),
+    data: Annotated[
+        Path | None, typer.Option(help="Folder with the files of mnist or omniglot.")
+    ] = None,
+    seed: Seed = 1,
+    workers: Annotated[int | None, typer.Option(help="Processes; all cores by default.")] = None,
+    engine: EngineName = "local",
+) -> None:
+    """Draw the figures of the paper and check its claims.
+
+    `all` is what needs no images: the simulations.
+    """
+    check_folder(out)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(
+        *columns,
+        TimeRemainingColumn(),
+        console=errors,
+        transient=True,
+        disable=not errors.is_terminal,
+    ) as bar:
+        shown = bar.add_task(f"reproducing {name}", total=None)
+
+        def progress(what: str, done: int, total: int) -> None:
+            bar.update(shown, description=what, completed=done, total=total)
+
+        report = reproduce_any(
+            name,
+            out=out,
+            data=data,
+            runs=runs,
+            seed=seed,
+            workers=workers or os.cpu_count() or 1,
+            engine=engine,
+            progress=progress,
+        )
+    console.print(f"The report is {report}", highlight=False)

@@ -1,0 +1,78 @@
+"""Figures of online classification: regret, and the pictures that were pulled (extra `plots`)."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from adats.plots import COLOURS, GREY, NAMES, SETTINGS, Chart, draw_chart, draw_legend, need
+from adats.types import FloatArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+LEGEND, COLUMN, LEFT, WIDTH = 0.35, 5.4, 0.95, 4.3  # inches: of the figure, of a column
+TITLE, CHART, GAP, LABELS = 0.55, 2.4, 0.15, 0.6  # and from the top of a row to its end
+
+
+def pictures_figure(
+    charts: Sequence[Chart], pictures: Sequence[Mapping[str, FloatArray]], *, columns: int = 2
+) -> "Figure":
+    """Cumulative regret, and below each task one picture an agent: 0 is paper, 1 is ink.
+
+    `pictures` has, for each chart, (tasks, height, width) by agent.
+    """
+    need()
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    columns = min(columns, len(charts))
+    rows = -(-len(charts) // columns)
+    tasks, height, width = next(iter(pictures[0].values())).shape
+    sheet = WIDTH * len(pictures[0]) * height / (tasks * width)  # as wide as the chart
+    row = TITLE + CHART + GAP + sheet + LABELS
+    size = (COLUMN * columns, LEGEND + row * rows)
+
+    def place(axes_left: float, top: float, tall: float) -> "Axes":
+        bottom = size[1] - top - tall
+        return figure.add_axes(
+            (axes_left / size[0], bottom / size[1], WIDTH / size[0], tall / size[1])
+        )
+
+    with mpl.rc_context(SETTINGS):
+        figure = Figure(figsize=size)
+        for i, (chart, shown) in enumerate(zip(charts, pictures, strict=True)):
+            left, top = LEFT + COLUMN * (i % columns), LEGEND + row * (i // columns) + TITLE
+            above = place(left, top, CHART)
+            draw_chart(above, chart)
+            above.set_ylabel("cumulative regret")
+            above.set_xticks(range(tasks + 1), labels=[])
+            _draw_pictures(place(left, top + CHART + GAP, sheet), shown)
+        draw_legend(figure, outside=False)
+    return figure
+
+
+def _draw_pictures(axes: "Axes", pictures: Mapping[str, FloatArray]) -> None:
+    """A row an agent and a column a task, below the task's part of the curve."""
+    tasks, height, _ = next(iter(pictures.values())).shape
+    edge = max(1, height // 20)
+    frame = ((0, 0), (edge, edge), (edge, edge))
+    rows = [np.pad(row, frame, constant_values=np.nan) for row in pictures.values()]
+    sheet = np.block([list(row) for row in rows])
+    axes.imshow(
+        sheet,
+        cmap="gray_r",
+        vmin=0,
+        vmax=np.nanmax(sheet),
+        extent=(0, tasks, len(rows), 0),
+        aspect="auto",
+    )
+    axes.set_xticks(np.arange(tasks) + 0.5, [str(task) for task in range(1, tasks + 1)])
+    axes.set_yticks(np.arange(len(rows)) + 0.5, [NAMES.get(agent, agent) for agent in pictures])
+    for label, agent in zip(axes.get_yticklabels(), pictures, strict=True):
+        label.set_color(COLOURS.get(agent, GREY))
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    axes.set_xlabel("task: average picture pulled in round 1")
