@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
@@ -30,6 +30,15 @@ CERTAIN = (
     "propensities of 1: rounds of forced exploration, and policies that do not draw, cannot be "
     "evaluated off-policy; an agent with epsilon=0.05, say, can"
 )
+
+
+class _Choice(NamedTuple):
+    """What was chosen, and what would have been without `epsilon`."""
+
+    action: int | IntArray
+    state: TaskState
+    own: int | IntArray
+    forced: bool = False  # by forced exploration
 
 
 class Agent(ABC):
@@ -152,6 +161,8 @@ class Agent(ABC):
         `horizon` is how many rounds the task has left, this one too, for policies that plan. With
         `propensities` the decision says how likely every arm was.
         """
+        if propensities and self._index and self._policy.DRAWS:
+            raise ValueError("the propensities of a policy of your own that draws are not known")
         task = task_name(task)
         known = self._tasks.get(task)
         state = self._opened(task, known, design) if known is None or design is not None else known
@@ -161,18 +172,18 @@ class Agent(ABC):
         mask = self._arms.mask(allowed, None if rows is None else len(rows))
         before = self._rng.bit_generator.state if propensities or self._may_fail else None
         try:
-            action, state, forced = self._choose(state, rows, mask, horizon, new=known is None)
+            choice = self._choose(state, rows, mask, horizon, new=known is None)
         except BaseException:
             if before is not None:
                 self._rng.bit_generator.state = before
             raise
-        chances = None
-        if propensities:
-            chances = self._propensities(state, rows, mask, action, forced, before)
+        action, state = choice.action, choice.state
+        chances = self._propensities(choice, rows, mask, before) if propensities else None
         if self._index:
             count = cast(int, self._arms.count) if rows is None else 0
-            state = state._replace(pending=asked_for(state.pending, rows, action, count))
-        self._tasks[task] = state._replace(rounds=state.rounds + 1)
+            pending = asked_for(state.pending, rows, action, count)
+            state = state._replace(rounds=state.rounds + 1, pending=pending)
+        self._tasks[task] = state
         self._decisions += 1
         chosen = None if rows is None else rows[action].copy()
         name = self._arms.name(action)
@@ -213,9 +224,9 @@ class Agent(ABC):
         if known is None:
             state = self._drawn(state)
         pending = state.pending
-        if decision is None:
+        if decision is None and self._index:
             state = state._replace(rounds=state.rounds + 1)
-        elif pending is not None:
+        elif decision is not None and pending is not None:
             pending = told_of(pending, pulled)
         digest = None
         if self.LEARNS:
@@ -241,8 +252,7 @@ class Agent(ABC):
         mask: BoolArray | None,
         horizon: int | None,
         new: bool,
-    ) -> tuple[int | IntArray, TaskState, bool]:
-        """The action, the state, and whether forced exploration chose."""
+    ) -> "_Choice":
         if new:
             state = self._drawn(state)
         if state.digest is None and self.LEARNS:  # after a load, or with a new arm
@@ -250,18 +260,20 @@ class Agent(ABC):
         if state.asked is not None:
             action, state = self._forced(state, rows, mask)
             if action is not None:
-                return action, state, True
+                return _Choice(action, state, action, forced=True)
         belief = self._belief(state)
         if self._index:
             values = self._policy.values(self._scene(belief, state, rows, horizon))
         else:
             theta = belief.sample(self._rng)
             values = theta if rows is None else rows.dot(theta)
-        if self._epsilon and self._rng.random() < self._epsilon:
-            values = self._rng.random(len(values))
         if mask is not None:
             values = np.where(mask, values, -np.inf)
-        return self._oracle(values), state, False
+        own = self._oracle(values)
+        if self._epsilon and self._rng.random() < self._epsilon:
+            open_arms = np.arange(len(values)) if mask is None else np.flatnonzero(mask)
+            return _Choice(int(self._rng.choice(open_arms)), state, own)
+        return _Choice(own, state, own)
 
     def _scene(
         self, belief: Belief, state: TaskState, rows: FloatArray | None, horizon: int | None
@@ -277,27 +289,22 @@ class Agent(ABC):
         return self._meta.share(rows=rows, design=design) if self.LEARNS else 0.0
 
     def _propensities(
-        self,
-        state: TaskState,
-        rows: FloatArray | None,
-        mask: BoolArray | None,
-        action: int | IntArray,
-        forced: bool,
-        before: Any,
+        self, choice: "_Choice", rows: FloatArray | None, mask: BoolArray | None, before: Any
     ) -> FloatArray:
         """How likely every arm was: exact, or counted over draws of a stream of their own."""
-        if self._policy.DRAWS and not forced:
+        forced = choice.forced
+        if not (self._index or forced):
             chances = propensities_of(
-                self._belief(state),
+                self._belief(choice.state),
                 oracle=getattr(self._oracle, "oracle", self._oracle),
                 features=rows,
                 allowed=mask,
                 rng=np.random.default_rng(before["state"]["state"]),
-                chosen=action,
+                chosen=choice.own,
             ).probabilities
         else:
             chances = np.zeros(cast(int, self._arms.count) if rows is None else len(rows))
-            chances[action] = 1.0
+            chances[choice.own] = 1.0
             if not self._warned and (forced or not self._epsilon):
                 self._warned = True
                 warnings.warn(CERTAIN, stacklevel=3)
@@ -501,7 +508,9 @@ class Agent(ABC):
 
     def _grown(self, state: TaskState, meta: ArmMeta) -> TaskState:
         """A task's state with room for the new arm of `meta`."""
-        return _asked_more(state)._replace(stats=state.stats.grow(meta.n_arms), digest=None)
+        pending = None if state.pending is None else np.append(state.pending, 0.0)
+        stats = state.stats.grow(meta.n_arms)
+        return _asked_more(state)._replace(stats=stats, digest=None, pending=pending)
 
 
 def _asked_more(state: TaskState) -> TaskState:

@@ -133,7 +133,8 @@ class FarSighted(_Index):
 
     def __post_init__(self) -> None:
         if self.later is not None:
-            checks.non_negative("later", checks.number("later", self.later))
+            later = checks.non_negative("later", checks.number("later", self.later))
+            object.__setattr__(self, "later", float(later))
 
     def level(self, arms: ArmBelief, scene: Scene) -> FloatArray:
         v = _ratio(arms)

@@ -18,8 +18,9 @@ class TaskState(NamedTuple):
     mu: FloatArray | None = None  # MetaTS's draw
     asked: FloatArray | None = None  # pulls that forced exploration asked for; None: it is over
     finished: bool = False
-    rounds: int = 0  # decisions, and rewards told without one
-    pending: FloatArray | None = None  # pulls asked for and not told; kept for indices only
+    # kept for indices only: decisions and rewards told without one; pulls asked for and not told
+    rounds: int = 0
+    pending: FloatArray | None = None
 
 
 def pack_states(states: Iterable[TaskState]) -> dict[str, Any]:
