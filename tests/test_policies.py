@@ -150,14 +150,13 @@ def test_the_far_sighted_index():
 def test_a_longer_future_is_worth_more_exploration_where_mu_is_unknown():
     arms = GaussianArms([0.0, 0.0], 0.5, 1.0)
 
-    def found(policy, past):
-        share = lambda: np.array([0.8, 0.0])  # noqa: E731
-        return policy.values(scene(arms, horizon=20, share=share, past=past))
+    def found(later):
+        seen = scene(arms, horizon=20, round=5, share=lambda: np.array([0.8, 0.0]))
+        return FarSighted(later).values(seen)
 
-    none, some, much = (found(FarSighted(later), 0) for later in (0, 2000, 10**6))
-    unknown = found(FarSighted(), 2000)
+    none, some, much, unknown = (found(later) for later in (0, 2000, 10**6, None))
     assert none[0] < some[0] < much[0]
-    assert none[0] < unknown[0] < much[0]
+    assert none[0] <= unknown[0] < much[0]
     assert none[1] == some[1] == much[1] == unknown[1]
 
 
@@ -302,9 +301,9 @@ def test_the_scene_of_a_decision():
     agent.tell(agent.ask("a", horizon=9), reward=0.0)
     agent.ask("a")
     first, second, third = policy.scenes
-    assert (first.round, first.horizon, first.past, first.pending) == (1, None, 0, None)
-    assert (second.round, second.horizon, second.past, second.pending) == (2, 9, 1, None)
-    assert (third.round, third.past, third.pending) == (3, 2, None)
+    assert (first.round, first.horizon, first.pending) == (1, None, None)
+    assert (second.round, second.horizon, second.pending) == (2, 9, None)
+    assert (third.round, third.horizon, third.pending) == (3, None, None)
     assert third.rows is None
     assert_allclose(third.share(), agent.meta.share())
     assert_allclose(third.belief.mean, agent.posterior("a").mean)

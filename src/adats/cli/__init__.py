@@ -75,7 +75,10 @@ def info() -> None:
     table.add_row("adats", adats.__version__)
     table.add_row("python", platform.python_version())
     table.add_row("cores", str(os.cpu_count()))
-    packages = ("numpy", "scipy", "numba", "joblib", "pyarrow", "matplotlib", "topohub", "ray")
+    packages = (
+        *("numpy", "scipy", "numba", "joblib", "pyarrow", "matplotlib", "topohub", "ray"),
+        *("ibis-framework", "duckdb", "pyspark", "scikit-learn", "pooch", "torch"),
+    )
     for package in packages:
         try:
             table.add_row(package, version(package))

@@ -33,8 +33,8 @@ Noise = Annotated[float, typer.Option(help="σ: noise of rewards.")]
 
 
 @contextmanager
-def progress_bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on the error stream, gone when the work is done."""
+def stage_bar(title: str) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar on the error stream, gone when the work is done: told what, how far, of how much."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(
         *columns,
@@ -43,8 +43,27 @@ def progress_bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
         transient=True,
         disable=not errors.is_terminal,
     ) as bar:
-        task = bar.add_task(title, total=total)
-        yield lambda done: bar.advance(task, done)
+        task = bar.add_task(title, total=None)
+
+        def show(what: str, done: int, total: int) -> None:
+            bar.update(task, description=what, completed=done, total=total)
+
+        yield show
+
+
+@contextmanager
+def progress_bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
+    """The same for work of one kind: told what more is done."""
+    done = 0
+    with stage_bar(title) as show:
+
+        def advance(more: int) -> None:
+            nonlocal done
+            done += more
+            show(title, done, total)
+
+        advance(0)
+        yield advance
 
 
 def check_folder(out: Path | None) -> None:

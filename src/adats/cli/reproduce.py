@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from adats.cli.common import EngineName, Seed, check_folder, console, errors
+from adats.cli.common import EngineName, Seed, check_folder, console, stage_bar
 from adats.experiments import EXPERIMENTS, reproduce_any
 
 NAMES = (*EXPERIMENTS, "policies", "digits", "mnist", "omniglot")
@@ -31,19 +30,7 @@ def reproduce(
     `all` is what needs no images: the simulations.
     """
     check_folder(out)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(
-        *columns,
-        TimeRemainingColumn(),
-        console=errors,
-        transient=True,
-        disable=not errors.is_terminal,
-    ) as bar:
-        shown = bar.add_task(f"reproducing {name}", total=None)
-
-        def progress(what: str, done: int, total: int) -> None:
-            bar.update(shown, description=what, completed=done, total=total)
-
+    with stage_bar(f"reproducing {name}") as progress:
         report = reproduce_any(
             name,
             out=out,

@@ -1,11 +1,9 @@
 """Online classification: a linear bandit whose arms are pictures, new ones in every round."""
 
-import math
-
 import numpy as np
 
 from adats.kernels.common import compiled
-from adats.kernels.linear import add_outer, dot
+from adats.kernels.linear import add_outer, dot, rank_one
 from adats.types import FloatArray, IntArray, Rng
 
 
@@ -52,24 +50,5 @@ def classification_task(
         for j in range(size):
             x[j] = dot(turned[j], z[:dim])
         x[size] = z[dim] - dot(mean, z[:dim])
-        _update(columns, diagonal, scale, x, noise)
+        rank_one(columns, diagonal, scale, x, noise)
     return float(pulled.size), moments
-
-
-@compiled
-def _update(
-    columns: FloatArray, diagonal: FloatArray, scale: FloatArray, x: FloatArray, noise: float
-) -> None:
-    """L D Lᵀ + x xᵀ / noise², and D^-½ in `scale`; x is used up."""
-    size = diagonal.size
-    weight = 1.0 / (noise * noise)
-    for j in range(size):
-        p, old = x[j], diagonal[j]
-        diagonal[j] = old + weight * p * p
-        share = 1.0 / diagonal[j]
-        gain = weight * p * share
-        weight *= old * share
-        scale[j] = math.sqrt(share)
-        for i in range(j + 1, size + 1):
-            x[i] -= p * columns[j, i]
-            columns[j, i] += gain * x[i]

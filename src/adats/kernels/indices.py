@@ -12,7 +12,7 @@ import numpy as np
 from adats.kernels.common import compiled
 from adats.kernels.gaussian import pull
 from adats.kernels.linear import dot
-from adats.kernels.semibandit import _path, _top
+from adats.kernels.semibandit import best_set, forced
 from adats.policies import CAUTION
 from adats.types import FloatArray, IntArray
 
@@ -147,19 +147,13 @@ def semibandit_index_task(
     values, chosen = np.empty(arms), np.empty(arms, dtype=np.int64)
     for t in range(rounds):
         if t < len(first):
-            count = 0
-            while count < first.shape[1] and first[t, count] >= 0:
-                chosen[count] = first[t, count]
-                count += 1
+            count = forced(first[t], chosen)
         else:
             level = levels[t] if policy == UCB else 0.0
             for i in range(arms):
                 v = spread[i] ** 2 * precision[i]
                 values[i] = centre[i] + spread[i] * _level(policy, level, v, rounds - t, counted[i])
-            if len(edges):
-                count = _path(values, edges, ends, floor, chosen)
-            else:
-                count = _top(values, size, chosen)
+            count = best_set(values, size, edges, ends, floor, chosen)
         gained = 0.0
         for i in range(count):
             arm = chosen[i]

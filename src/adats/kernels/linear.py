@@ -70,17 +70,7 @@ def linear_task(
             add_outer(moments, z, 1.0)
             x[:size] = turned @ z[:dim]
         x[size] = y - base[arm]
-        weight = 1.0 / (noise * noise)
-        for j in range(size):  # L D Lᵀ + weight x xᵀ
-            p, old = x[j], diagonal[j]
-            diagonal[j] = old + weight * p * p
-            share = 1.0 / diagonal[j]
-            gain = weight * p * share
-            weight *= old * share
-            scale[j] = math.sqrt(share)
-            for i in range(j + 1, size + 1):
-                x[i] -= p * columns[j, i]
-                columns[j, i] += gain * x[i]
+        rank_one(columns, diagonal, scale, x, noise)
         regret[t] = best - means[arm]
     for arm in range(arms):
         if counts[arm] > 0.0:
@@ -89,6 +79,25 @@ def linear_task(
             add_outer(moments, z, counts[arm])
             moments[dim, dim] = squares
     return float(regret.size), moments
+
+
+@compiled
+def rank_one(
+    columns: FloatArray, diagonal: FloatArray, scale: FloatArray, x: FloatArray, noise: float
+) -> None:
+    """L D Lᵀ + x xᵀ / noise², and D^-½ in `scale`; x is used up."""
+    size = diagonal.size
+    weight = 1.0 / (noise * noise)
+    for j in range(size):
+        p, old = x[j], diagonal[j]
+        diagonal[j] = old + weight * p * p
+        share = 1.0 / diagonal[j]
+        gain = weight * p * share
+        weight *= old * share
+        scale[j] = math.sqrt(share)
+        for i in range(j + 1, size + 1):
+            x[i] -= p * columns[j, i]
+            columns[j, i] += gain * x[i]
 
 
 @compiled

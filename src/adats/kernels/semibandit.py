@@ -34,17 +34,11 @@ def semibandit_task(
     values, chosen = np.empty(arms), np.empty(arms, dtype=np.int64)
     for t in range(regret.size):
         if t < len(first):
-            count = 0
-            while count < first.shape[1] and first[t, count] >= 0:
-                chosen[count] = first[t, count]
-                count += 1
+            count = forced(first[t], chosen)
         else:
             for i in range(arms):
                 values[i] = centre[i] + spread[i] * rng.standard_normal()
-            if len(edges):
-                count = _path(values, edges, ends, floor, chosen)
-            else:
-                count = _top(values, size, chosen)
+            count = best_set(values, size, edges, ends, floor, chosen)
         gained = 0.0
         for i in range(count):
             arm = chosen[i]
@@ -53,6 +47,26 @@ def semibandit_task(
             pull(table, arm, y, mean, scale, noise, centre, spread)
         regret[t] = best - gained
     return table
+
+
+@compiled
+def forced(arms: IntArray, chosen: IntArray) -> int:
+    """The arms that forced exploration pulls in a round, and how many they are."""
+    count = 0
+    while count < arms.size and arms[count] >= 0:
+        chosen[count] = arms[count]
+        count += 1
+    return count
+
+
+@compiled
+def best_set(
+    values: FloatArray, size: int, edges: IntArray, ends: IntArray, floor: float, chosen: IntArray
+) -> int:
+    """The set of the largest value, and how many arms it has."""
+    if len(edges):
+        return _path(values, edges, ends, floor, chosen)
+    return _top(values, size, chosen)
 
 
 @compiled
