@@ -133,18 +133,18 @@ def test_the_finite_horizon_index_everywhere(h, v):
 
 def far_level(h, v, later, share):
     x = v * (h + later * share**2)
-    ahead = 1.1 * math.sqrt(math.log(1 + 0.4 * x) + 0.7 * math.log(1 + x / 60))
+    ahead = 1.1 * math.sqrt(math.log(1 + 0.4 * x + x**2 / 300))
     return max(0.0, ahead - 0.583 * math.sqrt(v / (1 + v)))
 
 
 def test_the_far_sighted_index():
     arms = GaussianArms([0.0, 1.0], [0.5, 2.0], [1.0, 1.0])
     share = np.array([0.9, 0.0])
-    found = FarSighted(later=1000).values(scene(arms, horizon=10, share=lambda: share))
-    expected = [0.5 * far_level(10, 0.25, 1000, 0.9), 1 + 2 * far_level(10, 4.0, 1000, 0.0)]
+    found = FarSighted(later=200).values(scene(arms, horizon=10, share=lambda: share))
+    expected = [0.5 * far_level(10, 0.25, 200, 0.9), 1 + 2 * far_level(10, 4.0, 200, 0.0)]
     assert_allclose(found, expected)
-    # x = 0.25 · (10 + 810) = 205; 1.1·√(log 83 + 0.7 log 4.41667) = 2.57000; 0.583·√0.2 = 0.26073
-    assert_allclose(found[0], 0.5 * (2.57000 - 0.26073), rtol=1e-5)
+    # x = 0.25 · (10 + 162) = 43; 1.1·√log(1 + 17.2 + 6.16333) = 1.96561; 0.583·√0.2 = 0.26073
+    assert_allclose(found[0], 0.5 * (1.96561 - 0.26073), rtol=1e-5)
 
 
 def test_a_longer_future_is_worth_more_exploration_where_mu_is_unknown():
@@ -154,9 +154,9 @@ def test_a_longer_future_is_worth_more_exploration_where_mu_is_unknown():
         seen = scene(arms, horizon=20, round=5, share=lambda: np.array([0.8, 0.0]))
         return FarSighted(later).values(seen)
 
-    none, some, much, unknown = (found(later) for later in (0, 2000, 10**6, None))
-    assert none[0] < some[0] < much[0]
-    assert none[0] <= unknown[0] < much[0]
+    none, some, full, much, unknown = (found(later) for later in (0, 200, 480, 10**6, None))
+    assert none[0] < some[0] < full[0]
+    assert full[0] == much[0] == unknown[0]  # 20 tasks of 4 + 20 rounds, and no more
     assert none[1] == some[1] == much[1] == unknown[1]
 
 
@@ -211,7 +211,7 @@ def test_linear_indices_are_those_of_the_rows():
     belief = LinearBelief([1.0, -0.5], root @ root.T, 0.7)
     scale = np.sqrt(np.diagonal(ROWS @ root @ root.T @ ROWS.T))
     z = [far_level(30, (s / 0.7) ** 2, 500, 0.5) for s in scale]
-    seen = scene(belief, rows=ROWS, horizon=30, share=lambda: np.full(4, 0.5))
+    seen = scene(belief, rows=ROWS, horizon=30, share=lambda: np.full(4, 0.5))  # 500 < 20 · 30
     assert_allclose(FarSighted(500).values(seen), ROWS @ [1.0, -0.5] + z * scale)
     assert_allclose(Greedy().values(seen), ROWS @ [1.0, -0.5])
 

@@ -282,8 +282,7 @@ class Agent(ABC):
         if pending is not None and not pending.any():
             pending = None
         share = partial(self._share, rows, state.design)
-        past = self._decisions
-        return Scene(belief, self._rng, rows, state.rounds + 1, horizon, pending, share, past)
+        return Scene(belief, self._rng, rows, state.rounds + 1, horizon, pending, share)
 
     def _share(self, rows: FloatArray | None, design: FloatArray | None) -> FloatArray | float:
         return self._meta.share(rows=rows, design=design) if self.LEARNS else 0.0

@@ -186,4 +186,7 @@ def condition(
 def part_of(one: FloatArray, other: FloatArray) -> FloatArray:
     """One variance as a share of both; 0 where both are."""
     both = one + other
+    if both.all():
+        clean: FloatArray = np.maximum(one, 0.0) / both
+        return clean
     return np.where(both > 0, np.maximum(one, 0.0) / np.where(both > 0, both, 1.0), 0.0)

@@ -15,6 +15,7 @@ from adats import checks
 from adats.types import ArmBelief, FloatArray, Rng
 
 CAUTION = 1.1  # more than the Gittins index asks for: it guards the tail
+MOST_TASKS = 20  # that a decision looks ahead
 TINY, HUGE = 1e-300, 1e12
 
 
@@ -28,7 +29,6 @@ class Scene(NamedTuple):
     horizon: int | None = None  # rounds left in the task, this one too
     pending: FloatArray | None = None  # pulls asked for and not told: counts, or a Gram matrix
     share: Callable[[], FloatArray | float] = lambda: 0.0  # `MetaBelief.share` of the arms
-    past: int = 0  # decisions in all tasks so far
 
 
 class Policy(Protocol):
@@ -122,11 +122,11 @@ class FarSighted(_Index):
     """The finite-horizon Gittins index, with a horizon that reaches past the task.
 
     What is learned about mu serves later tasks too: of their rounds an arm counts the square of
-    the share that mu has in its variance. `later` is how many they are, all together; if nobody
-    knows, the future is taken to be as long as the past. With x = v·(rounds that count), the
-    level is c·√(log(1 + 0.4 x) + 0.7 log(1 + x/60)) - 0.583·√(v/(1 + v)): the first term follows
-    the Gittins index of a Brownian motion, the second is the correction for rewards that come one
-    by one.
+    the share that mu has in its variance. `later` is how many they are, all together; no more
+    than those of 20 tasks as long as this one count, and so many if it is not given. With
+    x = v·(rounds that count), the level is c·√log(1 + 0.4 x + x²/300) - 0.583·√(v/(1 + v)). For
+    c = 1 the first term follows the Gittins index of a Brownian motion, and the second is the
+    correction for rewards that come one by one.
     """
 
     later: float | None = None
@@ -138,10 +138,11 @@ class FarSighted(_Index):
 
     def level(self, arms: ArmBelief, scene: Scene) -> FloatArray:
         v = _ratio(arms)
-        later = scene.past if self.later is None else self.later
-        rounds = _rounds_left(scene) + later * scene.share() ** 2
-        x = rounds * v
-        ahead = CAUTION * np.sqrt(np.log1p(0.4 * x) + 0.7 * np.log1p(x / 60.0))
+        left = _rounds_left(scene)
+        most = MOST_TASKS * (scene.round - 1 + left)
+        later = most if self.later is None else min(self.later, most)
+        x = (left + later * scene.share() ** 2) * v
+        ahead = CAUTION * np.sqrt(np.log1p(0.4 * x + x * x / 300.0))
         return np.maximum(ahead - 0.583 * np.sqrt(v / (1.0 + v)), 0.0)
 
 

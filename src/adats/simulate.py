@@ -19,7 +19,7 @@ from scipy.special import ndtri
 from adats import codec
 from adats.checks import count_of
 from adats.pending import asked_for, told_of
-from adats.policies import POLICIES, FarSighted, Policy, Scene
+from adats.policies import MOST_TASKS, POLICIES, FarSighted, Policy, Scene
 from adats.problems import Instance, Problem
 from adats.problems.problem import SPREADS, Index, Start, UnknownSpread, kernel
 from adats.types import Belief, FloatArray, IntArray, MetaBelief, Rng
@@ -377,7 +377,7 @@ def _play(
             prior = meta.task_prior()  # AdaTS: P_s
         else:
             prior = meta.prior_given(meta.sample(rng))  # MetaTS: P(·; mũ)
-        later = (job.tasks - 1 - s) * job.rounds
+        later = min(job.tasks - 1 - s, MOST_TASKS) * job.rounds
         stats = _task(job, learner.policy, meta, later, prior, instance, first, rng, out)
         if fixed is None:
             if job.compiled:
@@ -398,22 +398,29 @@ def _task(
     regret: FloatArray,
 ) -> Any:
     """One task, compiled where it can be; later tasks have `later` rounds."""
-    rules: Policy = FarSighted(later) if policy == "far" else POLICIES[policy]
-    share: FloatArray | float = 0.0
-    if policy == "far":
-        share = meta.share(rows=instance.rows(0))
     if job.compiled and policy == "ts" and job.delay == 0:
         return job.problem.play(prior, instance, first, rng, regret)
+    rows = instance.rows(0)
+    share = (
+        meta.share(rows=rows)
+        if policy == "far"
+        else _zeros(len(instance.theta if rows is None else rows))
+    )
     if job.compiled and policy != "ts" and hasattr(job.problem, "play_index"):
-        counted = np.broadcast_to(later * np.square(share), np.shape(instance.means(0))).copy()
-        index = Index(INDICES.index(policy), _levels(regret.size), counted, job.delay)
+        index = Index(INDICES.index(policy), _levels(regret.size), later * share**2, job.delay)
         stats = job.problem.play_index(index, prior, instance, first, regret)
         if stats is not None:
             return stats
+    rules: Policy = FarSighted(later) if policy == "far" else POLICIES[policy]
     return plain_task(
         job.problem, prior, instance, first, rng, regret,
         policy=rules, share=share, delay=job.delay,
     )  # fmt: skip
+
+
+@functools.cache
+def _zeros(arms: int) -> FloatArray:
+    return np.zeros(arms)
 
 
 @functools.cache

@@ -31,13 +31,10 @@ def _level(policy: int, level: float, v: float, horizon: float, counted: float) 
         beta = min(horizon / math.log(horizon + 1.0) ** 1.5, hv / math.sqrt(math.log1p(hv)))
         return math.sqrt(2.0 * math.log(beta)) if beta > 1.0 else 0.0
     if policy == FAR:
-        return max(_ahead((horizon + counted) * v) - 0.583 * math.sqrt(v / (1.0 + v)), 0.0)
+        x = (horizon + counted) * v
+        ahead = CAUTION * math.sqrt(math.log1p(0.4 * x + x * x / 300.0))
+        return max(ahead - 0.583 * math.sqrt(v / (1.0 + v)), 0.0)
     return 0.0
-
-
-@compiled
-def _ahead(x: float) -> float:
-    return CAUTION * math.sqrt(math.log1p(0.4 * x) + 0.7 * math.log1p(x / 60.0))
 
 
 @compiled
@@ -49,25 +46,34 @@ def _best(
     precision: FloatArray,
     centre: FloatArray,
     variance: FloatArray,
+    bounds: FloatArray,
 ) -> int:
-    """The arm with the highest index. Few levels are worked out: the highest bounds them all."""
-    arms = centre.size
-    top_v, most = 0.0, 0.0
-    for i in range(arms):
-        top_v = max(top_v, variance[i] * precision[i])
-        most = max(most, counted[i])
-    if policy == FAR:
-        bound = _ahead((horizon + most) * top_v)
-    else:
-        bound = _level(policy, level, top_v, horizon, most)
-    arm = int(centre.argmax())
-    z = _level(policy, level, variance[arm] * precision[arm], horizon, counted[arm])
-    highest = centre[arm] + z * math.sqrt(variance[arm])
-    for i in range(arms):
+    """The arm with the highest index.
+
+    Few levels are worked out: they only fall with the variance and the horizon, so those of
+    earlier rounds, in `bounds`, bound them. That of Bayes-UCB is the same for all.
+    """
+    leader = 0
+    for i in range(1, centre.size):
+        if centre[i] > centre[leader]:
+            leader = i
+    arm, highest, known = leader, centre[leader], False
+    for i in range(centre.size):
+        bound = level if policy == UCB else bounds[i]
         gap = highest - centre[i]
-        if i == arm or bound * bound * variance[i] < gap * gap:
+        if i == leader or (gap > 0.0 and bound * bound * variance[i] < gap * gap):
             continue
-        z = _level(policy, level, variance[i] * precision[i], horizon, counted[i])
+        if not known:  # the leader's mean alone was not enough
+            known = True
+            v = variance[leader] * precision[leader]
+            z = _level(policy, level, v, horizon, counted[leader])
+            highest = max(highest, centre[leader] + z * math.sqrt(variance[leader]))
+            gap = highest - centre[i]
+            if gap > 0.0 and bound * bound * variance[i] < gap * gap:
+                continue
+        v = variance[i] * precision[i]
+        z = _level(policy, level, v, horizon, counted[i])
+        bounds[i] = z + 0.583 * math.sqrt(v) if policy == FAR else z
         value = centre[i] + z * math.sqrt(variance[i])
         if value > highest or (value == highest and i < arm):
             arm, highest = i, value
@@ -93,13 +99,13 @@ def gaussian_index_task(
     table, asked = np.zeros((3, arms)), np.zeros(arms)
     centre, variance, precision = mean.copy(), scale**2, noise**-2.0
     ratio, chosen = (scale / noise) ** 2, np.empty(rounds, dtype=np.int64)
-    best = theta.max()
+    best, bounds = theta.max(), np.full(arms, np.inf)
     for t in range(rounds):
         if t < len(first):
             arm = first[t, 0]
         else:
             level = levels[t] if policy == UCB else 0.0
-            arm = _best(policy, level, rounds - t, counted, precision, centre, variance)
+            arm = _best(policy, level, rounds - t, counted, precision, centre, variance, bounds)
         chosen[t] = arm
         asked[arm] += 1.0
         variance[arm] = scale[arm] ** 2 / (1.0 + asked[arm] * ratio[arm])
@@ -200,13 +206,13 @@ def linear_index_task(
         np.zeros(arms),
         0.0,
     )
-    best = means.max()
+    best, bounds = means.max(), np.full(arms, np.inf)
     for t in range(rounds):
         if t < len(first):
             arm = first[t, 0]
         else:
             level = levels[t] if policy == UCB else 0.0
-            arm = _best(policy, level, rounds - t, counted, precision, centre, variance)
+            arm = _best(policy, level, rounds - t, counted, precision, centre, variance, bounds)
         chosen[t] = arm
         regret[t] = best - means[arm]
         told = chosen[t - delay] if t >= delay else -1
