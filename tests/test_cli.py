@@ -173,3 +173,21 @@ def test_without_the_extra_the_command_says_what_to_install():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.strip() == "adats: the command line is an extra: pip install 'adats[cli]'"
+
+
+def test_reproduce_knows_its_experiments(monkeypatch, capsys, tmp_path):
+    assert call(monkeypatch, "reproduce", "nothing", "--out", tmp_path / "out") == 2
+    said = capsys.readouterr().err
+    assert all(name in said for name in ("nothing", "synthetic", "policies", "digits", "omniglot"))
+    words = ["reproduce", "synthetic", "--data", tmp_path, "--out", tmp_path / "out"]
+    assert call(monkeypatch, *words) == 2
+    assert "--data is for digits, mnist, omniglot" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_reproduce_without_the_files_says_where_to_put_them(monkeypatch, capsys, tmp_path):
+    words = ["reproduce", "mnist", "--data", tmp_path, "--out", tmp_path / "out"]
+    assert call(monkeypatch, *words) == 2
+    said = capsys.readouterr().err
+    assert "train-images-idx3-ubyte" in said
+    assert not (tmp_path / "out").exists()
