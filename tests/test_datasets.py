@@ -201,7 +201,7 @@ def test_digits_are_complete_and_in_halves():
 
 def test_digits_without_scikit_learn(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    with pytest.raises(ValueError, match=r"scikit-learn.*pip install 'adats\[vision\]'"):
+    with pytest.raises(ValueError, match=r"scikit-learn.*pip install 'adats\[data\]'"):
         load_digits()
 
 

@@ -158,7 +158,7 @@ def test_without_pooch_a_folder_still_does(tmp_path, monkeypatch):
     data = write_set(tmp_path / "d", IMAGES, LABELS["data"])
     monkeypatch.setitem(sys.modules, "pooch", None)
     assert load_mnist(data).classes == ("1", "2")
-    with pytest.raises(ValueError, match=r"pooch: pip install 'adats\[vision\]'"):
+    with pytest.raises(ValueError, match=r"pooch: pip install 'adats\[data\]'"):
         load_mnist()
 
 

@@ -282,7 +282,7 @@ def test_without_pillow_or_torch(tmp_path, monkeypatch):
     folder = write_all(tmp_path / "data", "zip")
     ink = read_characters(folder / "images_evaluation.zip").ink
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(ValueError, match=r"Pillow: pip install 'adats\[vision\]'"):
+    with pytest.raises(ValueError, match=r"Pillow: pip install 'adats\[data\]'"):
         read_characters(folder / "images_evaluation.zip")
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ValueError, match=r"PyTorch: pip install 'adats\[vision\]'"):
