@@ -4,6 +4,7 @@ Thompson sampling draws the values. The others are indices, the quantile of each
 at a level Φ(z): for Gaussian arms and linear models mean + z·scale. They explore less.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -53,13 +54,14 @@ class Thompson:
         return drawn
 
 
-class _Index:
+class _Index(ABC):
     """What indices share: a level for every arm, and pending pulls that shrink the doubt."""
 
     DRAWS: ClassVar[bool] = False
 
+    @abstractmethod
     def level(self, arms: ArmBelief, scene: Scene) -> FloatArray | float:
-        raise NotImplementedError
+        """z of every arm."""
 
     def values(self, scene: Scene) -> FloatArray:
         belief = scene.belief

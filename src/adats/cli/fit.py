@@ -1,5 +1,7 @@
 """`adats fit`: a prior from logs."""
 
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -92,20 +94,18 @@ def _check_file(path: Path | None) -> None:
 
 
 def _statistics(
-    sources: list[str], model: str, on_bad: str, columns: dict[str, Any]
+    sources: list[str], model: str, on_bad: Any, columns: dict[str, Any]
 ) -> tuple[Table, Source]:
     kept = [path for path in sources if _is_statistics(path)]
     if kept and len(kept) < len(sources):
         raise ValueError(f"{kept[0]} has statistics, others are logs: give one kind or the other")
     if kept:
-        table = load_statistics(kept[0])
-        for path in kept[1:]:
-            table = table + load_statistics(path)  # type: ignore[operator]
-        return table, Source(None, columns, 0)
+        tables: list[Any] = [load_statistics(path) for path in kept]
+        return reduce(add, tables), Source(None, columns, 0)
     log = logs.read_log(sources)
     if columns["features"] is not None:
         columns = columns | {"features": logs.feature_names(columns["features"], log.columns)}
-    told = logs.statistics(log, model=model, on_bad=on_bad, **columns)  # type: ignore[arg-type]
+    told = logs.statistics(log, model=model, on_bad=on_bad, **columns)
     return told.table, Source(log, columns, told.dropped)
 
 
