@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from adats import AdaTS
 from adats.policies import POLICIES, FarSighted
 from adats.problems import GaussianProblem, LinearProblem, RoutingProblem, SemibanditProblem
 from adats.problems.problem import Index
@@ -35,7 +36,7 @@ def both(problem, policy, *, rounds, seed, delay=0, later=0, first=None):
     stats = problem.play_index(index, prior, instance, first, fast)
     rules = FarSighted(later) if policy == "far" else POLICIES[policy]
     plain = plain_task(
-        problem, prior, instance, first, rng, slow, policy=rules, share=share, delay=delay
+        problem, prior, instance, first, rng, slow, policy=rules, share=lambda _: share, delay=delay
     )
     return fast, slow, stats, plain
 
@@ -106,3 +107,14 @@ def test_indices_have_less_regret_than_thompson_sampling(agent):
     got = simulate(problem, ["ada-ts", agent], tasks=20, rounds=200, runs=300, seed=5)
     gap = got.total("ada-ts") - got.total(agent)
     assert gap.mean() / (gap.std(ddof=1) / np.sqrt(300)) > 5
+
+
+def test_agents_from_a_factory_are_told_the_horizon_and_take_no_delay():
+    def build(problem, seed):
+        return AdaTS(problem.meta(), policy="far", seed=seed)
+
+    options = {"tasks": 2, "rounds": 10, "runs": 2, "seed": 1}
+    got = simulate(GaussianProblem(arms=3), {"mine": build}, **options)
+    assert (got.regret >= 0).all()
+    with pytest.raises(ValueError, match="delay"):
+        simulate(GaussianProblem(arms=3), {"mine": build}, **options, delay=2)

@@ -156,7 +156,8 @@ def test_a_longer_future_is_worth_more_exploration_where_mu_is_unknown():
 
     none, some, full, much, unknown = (found(later) for later in (0, 200, 480, 10**6, None))
     assert none[0] < some[0] < full[0]
-    assert full[0] == much[0] == unknown[0]  # 20 tasks of 4 + 20 rounds, and no more
+    assert full[0] == much[0]  # 20 tasks of 4 + 20 rounds, and no more
+    assert unknown[0] == found(240)[0]  # 10 such tasks
     assert none[1] == some[1] == much[1] == unknown[1]
 
 

@@ -206,7 +206,8 @@ class Agent(ABC):
         """Learn from a reward: of a decision, or of a task, an action and its features in a log.
 
         An array of arms (or of rows of features) with as many rewards is a semi-bandit action or
-        a batch of pulls.
+        a batch of pulls. Give the decision where there is one: otherwise indices take its pull
+        for pending still.
         """
         if decision is not None:
             if not isinstance(decision, Decision):

@@ -16,7 +16,7 @@ from adats import checks
 from adats.types import ArmBelief, FloatArray, Rng
 
 CAUTION = 1.1  # more than the Gittins index asks for: it guards the tail
-MOST_TASKS = 20  # that a decision looks ahead
+USUAL_TASKS, MOST_TASKS = 10, 20  # that a decision looks ahead: if nobody knows, and ever
 TINY, HUGE = 1e-300, 1e12
 
 
@@ -124,8 +124,8 @@ class FarSighted(_Index):
     """The finite-horizon Gittins index, with a horizon that reaches past the task.
 
     What is learned about mu serves later tasks too: of their rounds an arm counts the square of
-    the share that mu has in its variance. `later` is how many they are, all together; no more
-    than those of 20 tasks as long as this one count, and so many if it is not given. With
+    the share that mu has in its variance. `later` is how many they are, all together. No more
+    count than 20 tasks as long as this one would have; 10 such tasks if it is not given. With
     x = v·(rounds that count), the level is c·√log(1 + 0.4 x + x²/300) - 0.583·√(v/(1 + v)). For
     c = 1 the first term follows the Gittins index of a Brownian motion, and the second is the
     correction for rewards that come one by one.
@@ -141,8 +141,10 @@ class FarSighted(_Index):
     def level(self, arms: ArmBelief, scene: Scene) -> FloatArray:
         v = _ratio(arms)
         left = _rounds_left(scene)
-        most = MOST_TASKS * (scene.round - 1 + left)
-        later = most if self.later is None else min(self.later, most)
+        length = scene.round - 1 + left
+        later: float = USUAL_TASKS * length
+        if self.later is not None:
+            later = min(self.later, MOST_TASKS * length)
         x = (left + later * scene.share() ** 2) * v
         ahead = CAUTION * np.sqrt(np.log1p(0.4 * x + x * x / 300.0))
         return np.maximum(ahead - 0.583 * np.sqrt(v / (1.0 + v)), 0.0)

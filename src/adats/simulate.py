@@ -17,6 +17,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from adats import codec
+from adats.agent import Agent
 from adats.checks import count_of
 from adats.pending import asked_for, told_of
 from adats.policies import MOST_TASKS, POLICIES, FarSighted, Policy, Scene
@@ -192,6 +193,8 @@ def simulate(
         raise ValueError(f"unknown engine {engine!r}; known are {', '.join(ENGINES)}")
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise ValueError(f"seed must be a whole number that is not negative, got {seed!r}")
+    if delay and not all(isinstance(agent, str) for agent in named.values()):
+        raise ValueError("a delay is for the agents of AGENTS, not for factories")
     metas = {n: AGENTS[a].meta(problem) for n, a in named.items() if isinstance(a, str)}
     by_round, compiled = detail == "round", has_numba()
     job = _Job(problem, named, metas, *sizes, seed, explore_first, delay, by_round, compiled)
@@ -400,14 +403,15 @@ def _task(
     """One task, compiled where it can be; later tasks have `later` rounds."""
     if job.compiled and policy == "ts" and job.delay == 0:
         return job.problem.play(prior, instance, first, rng, regret)
-    rows = instance.rows(0)
-    share = (
-        meta.share(rows=rows)
-        if policy == "far"
-        else _zeros(len(instance.theta if rows is None else rows))
-    )
+
+    def share(rows: FloatArray | None) -> FloatArray:
+        return meta.share(rows=rows)
+
     if job.compiled and policy != "ts" and hasattr(job.problem, "play_index"):
-        index = Index(INDICES.index(policy), _levels(regret.size), later * share**2, job.delay)
+        rows = instance.rows(0)
+        arms = len(instance.theta if rows is None else rows)
+        counted = later * share(rows) ** 2 if policy == "far" else _zeros(arms)
+        index = Index(INDICES.index(policy), _levels(regret.size), counted, job.delay)
         stats = job.problem.play_index(index, prior, instance, first, regret)
         if stats is not None:
             return stats
@@ -438,10 +442,13 @@ def plain_task(
     regret: FloatArray,
     *,
     policy: Policy = POLICIES["ts"],
-    share: FloatArray | float = 0.0,
+    share: Callable[[FloatArray | None], FloatArray | float] = lambda _: 0.0,
     delay: int = 0,
 ) -> Any:
-    """One task with nothing compiled, for any belief and oracle: the kernels' reference."""
+    """One task with nothing compiled, for any belief and oracle: the kernels' reference.
+
+    `share` is `MetaBelief.share` of arms with these features.
+    """
     stats = problem.meta().empty()
     pending: FloatArray | None = None
     waiting: list[Any] = []  # pulls and their rewards, until they are told
@@ -453,7 +460,7 @@ def plain_task(
             action = int(arms[0]) if isinstance(problem.oracle(means), int) else arms
         else:
             belief, left = prior.condition(stats).belief, regret.size - t
-            scene = Scene(belief, rng, rows, t + 1, left, pending, lambda: share)
+            scene = Scene(belief, rng, rows, t + 1, left, pending, functools.partial(share, rows))
             action = problem.oracle(policy.values(scene))
         pulled = action if rows is None else rows[action]
         waiting.append((pulled, _reward(problem, instance, t, means, action)))
@@ -482,7 +489,10 @@ def _play_agent(job: _Job, agent: Any, instances: list[Instance], regret: FloatA
     for task, (instance, out) in enumerate(zip(instances, regret, strict=True)):
         for t in range(out.size):
             rows, means = instance.rows(t), instance.means(t)
-            decision = agent.ask(task) if rows is None else agent.ask(task, features=rows)
+            options: dict[str, Any] = {} if rows is None else {"features": rows}
+            if isinstance(agent, Agent):
+                options["horizon"] = out.size - t
+            decision = agent.ask(task, **options)
             arms = np.asarray(decision.action, dtype=np.intp)
             action = arms if arms.ndim else int(arms)
             reward = _reward(job.problem, instance, t, means, action)

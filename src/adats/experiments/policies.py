@@ -54,7 +54,8 @@ class _Uncounted:
         name = NUMBERED[index.policy]
         policy = _Unaware(FarSighted(1.0) if name == "far" else POLICIES[name])
         world: Any = (self, prior, instance, first, np.random.default_rng(0), regret)
-        return plain_task(*world, policy=policy, share=np.sqrt(index.counted), delay=index.delay)
+        counted = np.sqrt(index.counted)
+        return plain_task(*world, policy=policy, share=lambda _: counted, delay=index.delay)
 
 
 class _UncountedGaussian(_Uncounted, GaussianProblem):
