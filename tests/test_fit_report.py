@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from adats import codec, plots, plots_fit
+from adats import codec, plots
 from adats.beliefs import BetaArms, PoissonArms
 from adats.fitting import ArmTable, LinearTable, estimate
 from adats.fitting.calibration import Calibration
@@ -19,6 +19,7 @@ from adats.fitting.verdict import verdict
 from adats.fitting.words import report
 from adats.fitting.worth import Worth, worth
 from adats.meta import LinearMeta
+from adats.plots import fit as plots_fit
 from adats.stats import ArmStats, BinaryStats, CountStats
 
 KINDS = {"gaussian": ArmStats, "binary": BinaryStats, "count": CountStats}

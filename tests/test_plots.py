@@ -9,7 +9,7 @@ import pytest
 
 from adats.experiments import EXPERIMENTS
 from adats.plots import COLOURS, NAMES, Chart, Curve, regret_figure, rendered
-from adats.plots_pictures import pictures_figure
+from adats.plots.pictures import pictures_figure
 from adats.simulate import AGENTS
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -20,17 +20,18 @@ __all__ = [
     "total_runs",
 ]
 
-IMAGES = ("digits", "mnist", "omniglot")
+FILES = ("mnist", "omniglot")
+IMAGES = ("digits", *FILES)
 
 
 def reproduce_any(name: str, *, data: Path | None = None, **options: Any) -> Path:
-    """Run the experiment with this name; `data` is a folder for those with images."""
+    """Run the experiment with this name; `data` is a folder with its files."""
+    if data is not None and name not in FILES:
+        raise ValueError(f"--data is for {' and '.join(FILES)}; {name!r} needs no files")
     if name in IMAGES:
         if options.get("runs") is None:
             options.pop("runs", None)
         return reproduce_classification(name, data=data, **options)
-    if data is not None:
-        raise ValueError(f"--data is for {', '.join(IMAGES)}; {name!r} takes none")
     if name == "policies":
         return reproduce_policies(**options)
     if name not in (*EXPERIMENTS, "all"):

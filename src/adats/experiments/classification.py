@@ -19,7 +19,7 @@ from adats.experiments.class_report import Told, class_report, file_names
 from adats.experiments.panels import Panel, run_panel
 from adats.experiments.run import Progress, chart, check_folder, curves, parquet_bytes, records
 from adats.frozen import unchecked
-from adats.plots_pictures import pictures_figure
+from adats.plots.pictures import pictures_figure
 from adats.problems.classification import ClassificationProblem
 from adats.simulate import has_numba, simulate
 from adats.stats import LinearStats

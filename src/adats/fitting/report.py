@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import betaincinv, gammaincinv, ndtri
 
-from adats import codec, plots, plots_fit
+from adats import codec, plots
 from adats.beliefs import BetaArms, MixtureArms
 from adats.fitting.alone import sizes
 from adats.fitting.calibration import Calibration
@@ -15,6 +15,7 @@ from adats.fitting.fitted import Fitted
 from adats.fitting.savings import matched
 from adats.fitting.verdict import Verdict
 from adats.fitting.words import names, report
+from adats.plots import fit as plots_fit
 from adats.tables import LinearTable, Table
 from adats.types import Belief, FloatArray, MetaBelief
 

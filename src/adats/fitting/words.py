@@ -12,7 +12,7 @@ from adats.fitting.shrinkage import FOLDS
 from adats.fitting.unlike import LEVEL, unlike
 from adats.fitting.verdict import ERRORS, WORTH, Verdict
 from adats.fitting.worth import Worth, worth
-from adats.plots_fit import LANES
+from adats.plots.fit import LANES
 from adats.tables import LinearTable, Table
 
 LINES = 100  # of a table
