@@ -10,9 +10,8 @@ import math
 import numpy as np
 
 from adats.kernels.common import compiled
-from adats.kernels.gaussian import pull
 from adats.kernels.linear import dot
-from adats.kernels.semibandit import best_set, forced
+from adats.kernels.semibandit import best_set, forced, pull_set
 from adats.policies import CAUTION
 from adats.types import FloatArray, IntArray
 
@@ -160,12 +159,9 @@ def semibandit_index_task(
                 v = spread[i] ** 2 * precision[i]
                 values[i] = centre[i] + spread[i] * _level(policy, level, v, rounds - t, counted[i])
             count = best_set(values, size, edges, ends, floor, chosen)
-        gained = 0.0
-        for i in range(count):
-            arm = chosen[i]
-            gained += theta[arm]
-            y = theta[arm] + noise[arm] * draws[t, arm]
-            pull(table, arm, y, mean, scale, noise, centre, spread)
+        gained = pull_set(
+            chosen[:count], theta, draws[t], table, mean, scale, noise, centre, spread
+        )
         regret[t] = best - gained
     return table
 

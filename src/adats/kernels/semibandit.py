@@ -39,14 +39,32 @@ def semibandit_task(
             for i in range(arms):
                 values[i] = centre[i] + spread[i] * rng.standard_normal()
             count = best_set(values, size, edges, ends, floor, chosen)
-        gained = 0.0
-        for i in range(count):
-            arm = chosen[i]
-            gained += theta[arm]
-            y = theta[arm] + noise[arm] * draws[t, arm]
-            pull(table, arm, y, mean, scale, noise, centre, spread)
+        gained = pull_set(
+            chosen[:count], theta, draws[t], table, mean, scale, noise, centre, spread
+        )
         regret[t] = best - gained
     return table
+
+
+@compiled
+def pull_set(
+    chosen: IntArray,
+    theta: FloatArray,
+    draws: FloatArray,
+    table: FloatArray,
+    mean: FloatArray,
+    scale: FloatArray,
+    noise: FloatArray,
+    centre: FloatArray,
+    spread: FloatArray,
+) -> float:
+    """Pull each arm of a set; gives the sum of their mean rewards."""
+    gained = 0.0
+    for arm in chosen:
+        gained += theta[arm]
+        y = theta[arm] + noise[arm] * draws[arm]
+        pull(table, arm, y, mean, scale, noise, centre, spread)
+    return gained
 
 
 @compiled
