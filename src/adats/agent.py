@@ -20,7 +20,7 @@ from adats.meta.names import arm_names
 from adats.oracles import BestArm, BestRow, CheckedOracle, Oracle
 from adats.pending import asked_for, told_of
 from adats.policies import Policy, Scene, Thompson, policy_of, policy_to_dict
-from adats.propensities import floored
+from adats.propensities import exact_propensities, floored
 from adats.propensities import propensities as propensities_of
 from adats.states import TaskState, check_state, pack_states, task_name, unpack_states
 from adats.stats import LinearStats
@@ -39,6 +39,7 @@ class _Choice(NamedTuple):
     state: TaskState
     own: int | IntArray
     forced: bool = False  # by forced exploration
+    belief: Any = None  # from which it was chosen
 
 
 class Agent(ABC):
@@ -271,10 +272,18 @@ class Agent(ABC):
         if mask is not None:
             values = np.where(mask, values, -np.inf)
         own = self._oracle(values)
+        instead = self._instead(mask, len(values))
+        return _Choice(own if instead is None else instead, state, own, belief=belief)
+
+    def _instead(self, mask: BoolArray | None, arms: int) -> int | IntArray | None:
+        """What is pulled in place of the policy's choice, if anything: with chance epsilon."""
         if self._epsilon and self._rng.random() < self._epsilon:
-            open_arms = np.arange(len(values)) if mask is None else np.flatnonzero(mask)
-            return _Choice(int(self._rng.choice(open_arms)), state, own)
-        return _Choice(own, state, own)
+            return int(self._rng.choice(arms if mask is None else np.flatnonzero(mask)))
+        return None
+
+    def _mixed(self, chances: FloatArray, mask: BoolArray | None) -> FloatArray:
+        """The chances of the policy's choices, together with those of `_instead`."""
+        return floored(chances, self._epsilon, allowed=mask) if self._epsilon else chances
 
     def _scene(
         self, belief: Belief, state: TaskState, rows: FloatArray | None, horizon: int | None
@@ -294,21 +303,31 @@ class Agent(ABC):
         """How likely every arm was: exact, or counted over draws of a stream of their own."""
         forced = choice.forced
         if not (self._index or forced):
-            chances = propensities_of(
-                self._belief(choice.state),
-                oracle=getattr(self._oracle, "oracle", self._oracle),
-                features=rows,
-                allowed=mask,
-                rng=np.random.default_rng(before["state"]["state"]),
-                chosen=choice.own,
-            ).probabilities
+            chances = self._drawn_chances(choice, rows, mask, before)
         else:
             chances = np.zeros(cast(int, self._arms.count) if rows is None else len(rows))
             chances[choice.own] = 1.0
             if not self._warned and (forced or not self._epsilon):
                 self._warned = True
                 warnings.warn(CERTAIN, stacklevel=3)
-        return chances if forced else floored(chances, self._epsilon, allowed=mask)
+        return chances if forced else self._mixed(chances, mask)
+
+    def _drawn_chances(
+        self, choice: "_Choice", rows: FloatArray | None, mask: BoolArray | None, before: Any
+    ) -> FloatArray:
+        """Of Thompson sampling; a stream for draws is made only where they are needed."""
+        if rows is None and type(self._oracle) is BestArm:
+            exact = exact_propensities(choice.belief, mask)
+            if exact is not None:
+                return exact
+        return propensities_of(
+            choice.belief,
+            oracle=getattr(self._oracle, "oracle", self._oracle),
+            features=rows,
+            allowed=mask,
+            rng=np.random.default_rng(before["state"]["state"]),
+            chosen=choice.own,
+        ).probabilities
 
     # lifecycle
 

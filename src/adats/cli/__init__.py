@@ -15,6 +15,7 @@ from adats.cli.bound import bound_app
 from adats.cli.common import Seed, check_folder, console, errors, progress_bar
 from adats.cli.fit import fit
 from adats.cli.reproduce import reproduce
+from adats.cli.serve import keys_app, replay, serve
 from adats.cli.simulate import simulate_app
 
 app = typer.Typer(
@@ -27,6 +28,9 @@ app.add_typer(simulate_app, name="simulate")
 app.add_typer(bound_app, name="bound")
 app.command("fit")(fit)
 app.command("reproduce")(reproduce)
+app.command("serve")(serve)
+app.command("replay")(replay)
+app.add_typer(keys_app, name="keys")
 
 
 def run() -> None:
@@ -78,6 +82,7 @@ def info() -> None:
     packages = (
         *("numpy", "scipy", "numba", "joblib", "pyarrow", "matplotlib", "topohub", "ray"),
         *("ibis-framework", "duckdb", "pyspark", "scikit-learn", "pooch", "torch"),
+        *("starlette", "uvicorn", "msgspec"),
     )
     for package in packages:
         try:

@@ -14,7 +14,7 @@ from adats.propensities.draws import counted, thetas
 from adats.propensities.exact import best_arm
 from adats.types import BoolArray, FloatArray, IntArray, Rng
 
-__all__ = ["Propensities", "floored", "propensities"]
+__all__ = ["Propensities", "exact_propensities", "floored", "propensities"]
 
 
 class Propensities(NamedTuple):
@@ -55,12 +55,8 @@ def propensities(
     if type(oracle) is BestArm:
         oracle = None
     if oracle is None and features is None:
-        arms = None if allowed is None else np.flatnonzero(_mask(allowed, belief.mean.size))
-        exact = best_arm(belief, arms)
+        exact = exact_propensities(belief, allowed)
         if exact is not None:
-            if arms is not None:
-                inside, exact = exact, np.zeros(belief.mean.size)
-                exact[arms] = inside
             return Propensities(exact, np.zeros(exact.size))
     if rng is None:
         raise ValueError("these propensities are counted over draws: give rng=")
@@ -73,6 +69,19 @@ def propensities(
     if allowed is not None:
         values = np.where(_mask(allowed, values.shape[1]), values, -np.inf)
     return Propensities(*counted(values, oracle, chosen))
+
+
+def exact_propensities(belief: Any, allowed: BoolArray | None = None) -> FloatArray | None:
+    """The chance of each arm to be best; None where only draws can tell."""
+    if allowed is None:
+        return best_arm(belief, None)
+    arms = np.flatnonzero(_mask(allowed, belief.mean.size))
+    inside = best_arm(belief, arms)
+    if inside is None:
+        return None
+    exact = np.zeros(belief.mean.size)
+    exact[arms] = inside
+    return exact
 
 
 def floored(

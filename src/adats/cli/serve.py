@@ -1,0 +1,133 @@
+"""`adats serve`, `adats keys`, `adats replay`."""
+
+import os
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from adats.cli.common import console, stage_bar
+
+keys_app = typer.Typer(help="API keys of a service.", no_args_is_help=True)
+
+Db = Annotated[Path, typer.Option("--db", help="The store, one file; made if it is not there.")]
+
+
+def serve(
+    db: Db = Path("bandits.db"),
+    host: Annotated[str, typer.Option(help="Outside loopback only with keys.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0 takes a free one.")] = 8000,
+    waiting: Annotated[int, typer.Option(help="Requests that may wait; more get a 429.")] = 1000,
+) -> None:
+    """Decisions and rewards over HTTP, durable, in one process."""
+    _need()
+    if os.environ.get("OPENBLAS_NUM_THREADS") is None:  # threads only slow down small matrices
+        os.environ["OPENBLAS_NUM_THREADS"] = "1"
+        os.execv(sys.executable, [sys.executable, "-m", "adats", *sys.argv[1:]])
+    from adats.service.server import serve as run
+
+    def tell(address: str) -> None:
+        console.print(f"{db} is served at {address}, described at {address}/docs", soft_wrap=True)
+
+    run(db, host=host, port=port, most_waiting=waiting, tell=tell)
+
+
+@keys_app.command("add")
+def add(
+    tenant: Annotated[str, typer.Argument(help="Whose experiments the key opens.")],
+    db: Db = Path("bandits.db"),
+    read_only: Annotated[bool, typer.Option("--read-only", help="Reading only.")] = False,
+) -> None:
+    """Make a key. It is shown once: only its hash is kept."""
+    _need()
+    from adats.service.keys import new_key
+    from adats.service.sqlite import Keys
+
+    key, row = new_key(tenant, write=not read_only)
+    with Keys(db, make=True) as kept:
+        kept.add(row)
+    console.print(key, highlight=False, soft_wrap=True)
+
+
+@keys_app.command("list")
+def list_keys(db: Db = Path("bandits.db")) -> None:
+    """The keys of a store, without their secrets."""
+    _need()
+    from adats.service.sqlite import Keys
+
+    table = Table("key", "tenant", "may", "since")
+    with Keys(db) as kept:
+        for row in kept.key_rows():
+            since = datetime.fromtimestamp(row.created, UTC).strftime("%Y-%m-%d %H:%M")
+            table.add_row(row.id, row.tenant, "write" if row.write else "read", since)
+    console.print(table)
+
+
+@keys_app.command("remove")
+def remove(
+    key: Annotated[str, typer.Argument(help="Its name, as `adats keys list` shows it.")],
+    db: Db = Path("bandits.db"),
+) -> None:
+    """Take a key back; a running service knows it after a second."""
+    _need()
+    from adats.service.sqlite import Keys
+
+    with Keys(db) as kept:
+        if not kept.remove(key):
+            raise ValueError(f"{db} has no key {key!r}; see: adats keys list --db {db}")
+    console.print(f"Key {key} is removed", highlight=False)
+
+
+def replay(
+    db: Annotated[Path, typer.Argument(help="A store; it may be in use.")],
+    into: Annotated[
+        Path | None, typer.Option(help="A new store that is kept; none unless given.")
+    ] = None,
+) -> None:
+    """Play the log of a store into an empty one: is every decision, and the state, the same?"""
+    _need()
+    from adats.service.replay import replay as play
+    from adats.service.sqlite import SQLiteStore, SQLiteView, check_file
+
+    if not db.is_file():
+        raise ValueError(f"there is no store {db}")
+    if into is not None and into.exists():
+        raise ValueError(f"{into} is there already; give the name of a new store")
+    check_file(db, 0)
+    with tempfile.TemporaryDirectory() as folder, SQLiteView(db) as source:
+        store = SQLiteStore(Path(folder, "replay.db") if into is None else into)
+        try:
+            with stage_bar("replaying") as show:
+                found = play(source, store, progress=lambda done: show("replaying", done, 0))
+        finally:
+            store.close()
+    console.print(
+        f"{found.events:,} events, {found.decisions:,} decisions: "
+        + ("all the same" if found.same else "NOT the same"),
+        highlight=False,
+    )
+    if found.moved:
+        console.print(
+            f"  {found.moved:,} decisions used data of tasks that were forgotten later, and come "
+            "out otherwise without them",
+            highlight=False,
+        )
+    for what, items in (("decision", found.changed), ("state", found.differences)):
+        for item in items[:10]:
+            console.print(f"  another {what}: {item}", highlight=False, markup=False)
+    if not found.same:
+        raise typer.Exit(1)
+
+
+def _need() -> None:
+    try:
+        import msgspec  # noqa: F401
+        import prometheus_client  # noqa: F401
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError:
+        raise ValueError("the service needs more packages: pip install 'adats[service]'") from None

@@ -1,0 +1,71 @@
+"""The log of an experiment in the project's format, piece by piece, ready for `adats fit`."""
+
+import io
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from adats.service.model import as_decision, make
+from adats.service.spec import parse
+from adats.service.store import ExperimentRow, Store, View
+
+PIECE = 2000  # decisions
+FORMATS = {"ndjson": "application/x-ndjson", "parquet": "application/vnd.apache.parquet"}
+encode = msgspec.json.Encoder().encode
+
+
+def log(view: View, row: ExperimentRow, store: Store, kind: str) -> Iterator[bytes]:
+    """The log as it is when the view is opened, as a file of this kind."""
+    served = make(parse(row.spec), row, store)
+    numbered = all(isinstance(arm, int) for arm in served.all_arms or ())
+    pieces = _records(view, row.id, numbered)
+    if kind == "ndjson":
+        return (b"".join(encode(record) + b"\n" for record in piece) for piece in pieces)
+    return _parquet(pieces, numbered, served.dim)
+
+
+def _records(view: View, experiment: int, numbered: bool) -> Iterator[list[dict[str, Any]]]:
+    """Decisions whose reward counts, the oldest first; arms are all integers, or all text."""
+    decisions = (row for row in view.decisions(experiment) if row.counted is not None)
+    while piece := list(islice(decisions, PIECE)):
+        records = []
+        for row in piece:
+            rewards: Any = row.counted if isinstance(row.counted, list) else [row.counted]
+            records += as_decision(row).records(rewards)
+        if not numbered:
+            records = [record | {"arm": str(record["arm"])} for record in records]
+        yield records
+
+
+def _parquet(pieces: Iterator[list[dict[str, Any]]], numbered: bool, dim: int) -> Iterator[bytes]:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise ValueError("Parquet needs PyArrow: pip install 'adats[service]'") from None
+    fields = {
+        "task": pa.string(),
+        "arm": pa.int64() if numbered else pa.string(),
+        "reward": pa.float64(),
+        "propensity": pa.float64(),
+        "decision_id": pa.string(),
+        "time": pa.float64(),
+        **{f"x{i}": pa.float64() for i in range(dim)},
+    }
+    schema = pa.schema(list(fields.items()))
+    sink = io.BytesIO()
+    with pq.ParquetWriter(sink, schema) as writer:
+        for piece in pieces:
+            writer.write_table(pa.Table.from_pylist(piece, schema=schema))
+            yield _taken(sink)
+    yield _taken(sink)
+
+
+def _taken(sink: io.BytesIO) -> bytes:
+    """What was written so far; the writer goes on at the same place of the file."""
+    part = sink.getvalue()
+    sink.seek(0)
+    sink.truncate()
+    return part

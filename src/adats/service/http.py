@@ -1,0 +1,257 @@
+"""Between ASGI and the operations: who asks, what exactly, and how the answer looks."""
+
+import logging
+import math
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+from starlette.concurrency import iterate_in_threadpool
+from starlette.types import Receive, Scope, Send
+
+from adats.service.desk import Busy
+from adats.service.engine import NotFound
+from adats.service.keys import OPEN_TENANT, Access, Keyring
+from adats.service.messages import Error
+from adats.service.metrics import Metrics
+from adats.service.operations import Operation
+from adats.service.rules import Conflict
+from adats.service.spec import Invalid
+from adats.service.store import DamagedStore, StoreError
+
+RETRY = (b"retry-after", b"1")
+
+log = logging.getLogger("adats.service")
+encode = msgspec.json.Encoder().encode
+
+
+class Problem(Exception):
+    """An answer that is not a success."""
+
+    def __init__(self, status: int, error: str, field: str | None = None, body: Any = None) -> None:
+        super().__init__(error)
+        self.status = status
+        self.body = Error(error, field) if body is None else body
+
+
+class Reply(NamedTuple):
+    body: Any = None
+    status: int = 200
+
+
+class Text(NamedTuple):
+    """A body that is not JSON."""
+
+    content: bytes
+    kind: str
+
+
+class Stream(NamedTuple):
+    """A body that is made while it is sent, in a thread."""
+
+    pieces: Iterator[bytes]
+    kind: str
+    close: Callable[[], None]
+
+    async def send_to(self, send: Send) -> None:
+        headers = [(b"content-type", self.kind.encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        try:
+            async for piece in iterate_in_threadpool(self.pieces):
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        finally:
+            self.close()
+        await send({"type": "http.response.body", "body": b""})
+
+
+class Call(NamedTuple):
+    """A request that is allowed and well formed."""
+
+    access: Any  # an `Access`; None for what is open to everybody
+    path: dict[str, Any]
+    body: Any
+    query: dict[str, str]
+
+
+class Gate:
+    """Who may come in.
+
+    With keys: who has one. Without: everybody on this machine, so requests have to be addressed
+    to it by one of its `hosts`; a page of another site would use a name of its own. Once there
+    were keys, or if there are no such hosts, no request comes in without one.
+    """
+
+    def __init__(self, keyring: Keyring, hosts: tuple[str, ...] | None) -> None:
+        self._hosts = hosts
+        self._keyed = hosts is None
+        self.renew(keyring)
+
+    def renew(self, keyring: Keyring) -> None:
+        self._keyring = keyring
+        self._keyed = self._keyed or len(keyring) > 0
+
+    def access(self, headers: dict[bytes, bytes], operation: Operation) -> Access | None:
+        """What the request may do; a `Problem` if not this operation."""
+        if operation.open:
+            return None
+        if not self._keyed:
+            return self._at_home(headers.get(b"host", b""))
+        scheme, _, key = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+        access = self._keyring.access(key if scheme.lower() == "bearer" else None)
+        if access is None:
+            raise Problem(401, "give a valid key: Authorization: Bearer adats_…")
+        if operation.write and not access.write:
+            raise Problem(403, "this key may only read")
+        return access
+
+    def _at_home(self, host: bytes) -> Access:
+        name, _, port = host.decode("latin-1").rpartition(":")
+        if not port.isdecimal():
+            name = host.decode("latin-1")
+        if self._hosts is None or name.lower() not in self._hosts:
+            raise Problem(403, f"without keys, address this service as {self._hosts}, not {name}")
+        return Access(OPEN_TENANT, True)
+
+
+Handler = Callable[[Call], Awaitable[Reply]]
+
+
+class Endpoint:
+    """One operation over HTTP. Small, as every request passes through it."""
+
+    def __init__(
+        self, operation: Operation, handler: Handler, gate: Gate, metrics: Metrics
+    ) -> None:
+        self._operation, self._handler = operation, handler
+        self._gate, self._metrics = gate, metrics
+        takes = operation.takes
+        self._decoder = None if takes is None else msgspec.json.Decoder(takes)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        began = time.perf_counter()
+        extra: tuple[tuple[bytes, bytes], ...] = ()
+        try:
+            headers = dict(scope["headers"])
+            access = self._gate.access(headers, self._operation)
+            body = None
+            if self._decoder is not None:
+                body = decoded(self._decoder, await self._read(headers, receive))
+            reply = await self._handler(
+                Call(access, scope.get("path_params", {}), body, query_of(scope))
+            )
+        except Exception as error:
+            problem = as_problem(error)
+            if problem.status == 500:
+                log.error("%s failed", self._operation.name, exc_info=error)
+            reply = Reply(problem.body, problem.status)
+            if problem.status in (429, 503):
+                extra = (RETRY,)
+            elif problem.status == 401:
+                extra = ((b"www-authenticate", b"Bearer"),)
+        if isinstance(reply.body, Stream):
+            await reply.body.send_to(send)
+        elif isinstance(reply.body, Text):
+            await respond(send, reply.status, *reply.body)
+        else:
+            content = b"" if reply.status == 204 else encode(reply.body)
+            await respond(send, reply.status, content, "application/json", extra)
+        self._metrics.request(self._operation.name, reply.status, time.perf_counter() - began)
+
+    async def _read(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
+        kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
+        if kind != b"application/json":  # which a page of another site cannot send unasked
+            raise Problem(415, "send JSON, with Content-Type: application/json")
+        parts, size = [], 0
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise Problem(400, "the request was cut off")
+            part = message.get("body", b"")
+            size += len(part)
+            if size > self._operation.largest:
+                raise Problem(413, f"the body has more than {self._operation.largest:,} bytes")
+            parts.append(part)
+            if not message.get("more_body"):
+                return b"".join(parts)
+
+
+async def respond(
+    send: Send,
+    status: int,
+    content: bytes,
+    kind: str,
+    extra: tuple[tuple[bytes, bytes], ...] = (),
+) -> None:
+    headers = [(b"content-length", b"%d" % len(content)), *extra]
+    if status != 204:
+        headers.append((b"content-type", kind.encode()))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": content})
+
+
+def query_of(scope: Scope) -> dict[str, str]:
+    if not scope["query_string"]:
+        return {}
+    from urllib.parse import parse_qsl
+
+    return dict(parse_qsl(scope["query_string"].decode("latin-1")))
+
+
+def as_problem(error: Exception) -> Problem:
+    match error:
+        case Problem():
+            return error
+        case Invalid():
+            return Problem(422, str(error), error.field)
+        case NotFound():
+            return Problem(404, str(error))
+        case Conflict():
+            return Problem(409, str(error))
+        case Busy():
+            return Problem(429, str(error))
+        case StoreError():
+            return Problem(503, f"the store cannot be written now: {error}")
+        case DamagedStore():
+            return Problem(503, str(error))
+    return Problem(500, "this is a fault of the service; its log says more")
+
+
+def decoded(decoder: Any, body: bytes) -> Any:
+    """The body as its type, or a 422 that names the field."""
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `")
+        raise Problem(422, what, _field(where.rstrip("`"))) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        found = _not_finite(body)
+        if found is not None:
+            raise Problem(422, "numbers must be finite", found) from None
+        raise Problem(422, f"the body is not JSON: {error}") from None
+
+
+def _field(path: str) -> str | None:
+    """`$.rewards[...].reward` as `rewards[...].reward`; None for the body as a whole."""
+    return path.removeprefix("$").removeprefix(".").removeprefix("key in ") or None
+
+
+def _not_finite(body: bytes) -> str | None:
+    """Where NaN or an infinity is, in what is JSON but for that."""
+    import json
+
+    try:
+        return _search(json.loads(body), "")
+    except (ValueError, RecursionError):
+        return None
+
+
+def _search(value: Any, path: str) -> str | None:
+    if isinstance(value, float) and not math.isfinite(value):
+        return path or None
+    items: Any = ()
+    if isinstance(value, dict):
+        items = ((f"{path}.{key}" if path else key, part) for key, part in value.items())
+    elif isinstance(value, list):
+        items = ((f"{path}[{i}]", part) for i, part in enumerate(value))
+    return next((found for where, part in items if (found := _search(part, where))), None)

@@ -1,0 +1,53 @@
+"""API keys: of a tenant, to read or to write too. Only their hashes are kept."""
+
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from adats.service.store import KeyRow
+
+PREFIX = "adats"
+OPEN_TENANT = "default"  # of all requests, where there are no keys
+
+
+class Access(NamedTuple):
+    tenant: str
+    write: bool
+
+
+def new_key(tenant: str, *, write: bool) -> tuple[str, KeyRow]:
+    """A key to hand out, once, and the row to keep."""
+    if not tenant or len(tenant) > 100:
+        raise ValueError(f"a tenant is named by 1 to 100 characters, got {tenant!r}")
+    name, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
+    row = KeyRow(name, tenant, _hashed(secret), int(write), time.time())
+    return f"{PREFIX}_{name}_{secret}", row
+
+
+class Keyring:
+    """The keys there are."""
+
+    def __init__(self, rows: Iterable[KeyRow]) -> None:
+        self._rows = {row.id: row for row in rows}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def access(self, key: str | None) -> Access | None:
+        """What a key allows; None if it is missing, or is none of these."""
+        prefix, _, rest = (key or "").partition("_")
+        name, _, secret = rest.partition("_")
+        row = self._rows.get(name)
+        kept = b"" if row is None else row.hash
+        same = hmac.compare_digest(_hashed(secret), kept)  # always, and in constant time
+        if row is None or not same or prefix != PREFIX:
+            return None
+        return Access(row.tenant, bool(row.write))
+
+
+def _hashed(secret: str) -> bytes:
+    """A secret is 256 random bits: one round of SHA-256 is enough."""
+    return hashlib.sha256(secret.encode()).digest()

@@ -1,0 +1,51 @@
+"""What Prometheus reads at /metrics. No names of tenants, experiments or tasks are in it."""
+
+from collections.abc import Callable
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.25, 1.0)
+
+
+class Metrics:
+    """Counters of one service."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+            collector(registry=self._registry)
+        self._requests = Counter(
+            "adats_requests", "Requests answered.", ("operation", "code"), registry=self._registry
+        )
+        self._seconds = Histogram(
+            "adats_request_seconds",
+            "From the request to the answer, the commit included.",
+            ("operation",),
+            buckets=SECONDS,
+            registry=self._registry,
+        )
+        self._known: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
+
+    def request(self, operation: str, code: int, seconds: float) -> None:
+        pair = self._known.get((operation, code))
+        if pair is None:
+            counter = self._requests.labels(operation, str(code))
+            pair = self._known[operation, code] = (counter, self._seconds.labels(operation))
+        pair[0].inc()
+        pair[1].observe(seconds)
+
+    def watch(self, name: str, about: str, value: Callable[[], float]) -> None:
+        """A figure that is read when it is asked for."""
+        Gauge(name, about, registry=self._registry).set_function(value)
+
+    def text(self) -> bytes:
+        return generate_latest(self._registry)

@@ -1,0 +1,151 @@
+"""The operations of the service: one table, of which routes and description are made."""
+
+from typing import Any, NamedTuple
+
+from adats.service.messages import (
+    About,
+    Ask,
+    Decided,
+    Health,
+    Listed,
+    MetaView,
+    NewArm,
+    Report,
+    TaskView,
+    Telling,
+    Told,
+    ToldAll,
+)
+from adats.service.spec import Experiment
+
+LARGEST = 1_000_000  # bytes of a body
+LARGEST_SPEC = 8_000_000  # of one with a prior in it
+NAMED = "/v1/experiments/{name}"
+
+
+class Operation(NamedTuple):
+    name: str  # of the handler
+    method: str
+    path: str
+    about: str
+    takes: Any = None
+    gives: Any = None  # a type, several of them, or a media type
+    codes: tuple[int, ...] = ()  # besides 200, and those that every operation has
+    write: bool = False  # needs a key that may write
+    open: bool = False  # needs no key
+    largest: int = LARGEST
+
+
+OPERATIONS = (
+    Operation(
+        "experiments", "GET", "/v1/experiments", "The names of all experiments.", None, Listed
+    ),
+    Operation(
+        "put",
+        "PUT",
+        NAMED,
+        "Make an experiment. The same again changes nothing; other settings are refused.",
+        Experiment,
+        About,
+        (201, 409, 413, 415, 422),
+        write=True,
+        largest=LARGEST_SPEC,
+    ),
+    Operation("about", "GET", NAMED, "The settings of an experiment.", None, About, (404,)),
+    Operation(
+        "decide",
+        "POST",
+        NAMED + "/decide",
+        "Choose an action for a task. The answer is in the store before it is sent, and the same "
+        "decision_id gives it again.",
+        Ask,
+        Decided,
+        (404, 409, 413, 415, 422),
+        write=True,
+    ),
+    Operation(
+        "reward",
+        "POST",
+        NAMED + "/reward",
+        "Tell the reward of a decision, or of a batch of them. The same again changes nothing.",
+        Telling,
+        (Told, ToldAll),
+        (404, 409, 413, 415, 422),
+        write=True,
+    ),
+    Operation(
+        "task",
+        "GET",
+        NAMED + "/tasks/{task:path}",
+        "What is believed of a task, and how much of that comes from its own data.",
+        None,
+        TaskView,
+        (404,),
+    ),
+    Operation(
+        "forget",
+        "DELETE",
+        NAMED + "/tasks/{task:path}",
+        "Forget a task: its data go, and what it taught is taken out.",
+        None,
+        None,
+        (204, 404),
+        write=True,
+    ),
+    Operation(
+        "meta",
+        "GET",
+        NAMED + "/meta",
+        "What all tasks have taught, with the prior as a file of its own.",
+        None,
+        MetaView,
+        (404,),
+    ),
+    Operation(
+        "report",
+        "GET",
+        NAMED + "/report",
+        "The lift over the holdout with a 95 % interval, and rewards that are missing.",
+        None,
+        Report,
+        (404,),
+    ),
+    Operation(
+        "log",
+        "GET",
+        NAMED + "/log",
+        "Decisions and their rewards in the project's log format, ready for `adats fit`.",
+        None,
+        "application/x-ndjson",
+        (404, 422),
+    ),
+    Operation(
+        "add_arm",
+        "POST",
+        NAMED + "/arms",
+        "Add an arm, with the prior of another or with features of its own.",
+        NewArm,
+        About,
+        (404, 413, 415, 422),
+        write=True,
+    ),
+    Operation(
+        "retire_arm",
+        "DELETE",
+        NAMED + "/arms/{arm:path}",
+        "Never choose an arm again. What it taught stays, and late rewards still count.",
+        None,
+        About,
+        (404, 422),
+        write=True,
+    ),
+    Operation("healthz", "GET", "/healthz", "Whether the service runs.", None, Health, open=True),
+    Operation(
+        "readyz", "GET", "/readyz", "Whether it can decide.", None, Health, (503,), open=True
+    ),
+    Operation("show_metrics", "GET", "/metrics", "Figures for Prometheus.", None, "text/plain"),
+    Operation(
+        "describe", "GET", "/openapi.json", "This description.", None, "application/json", open=True
+    ),
+    Operation("docs", "GET", "/docs", "The same as a page.", None, "text/html", open=True),
+)

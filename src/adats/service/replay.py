@@ -1,0 +1,185 @@
+"""The log of a store played again into an empty one: every decision is made anew and compared."""
+
+from collections.abc import Callable, Iterator
+from heapq import merge
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from adats.service.engine import Engine
+from adats.service.messages import Ask, Tell
+from adats.service.model import Change
+from adats.service.rules import when_due
+from adats.service.store import DecisionRow, ExperimentRow, Store, View
+
+GROUP = 1000  # events in one transaction
+CLOSE = 1e-9  # relative: what is left of the order of sums
+
+
+class Replayed(NamedTuple):
+    """What was found."""
+
+    events: int
+    decisions: int
+    changed: list[str]  # decisions that come out otherwise than they are logged
+    moved: int  # the same, but a task was forgotten later whose data they may have used
+    differences: list[str]  # between the state of the store and that of the replay
+
+    @property
+    def same(self) -> bool:
+        return not (self.changed or self.differences)
+
+
+class _Event(NamedTuple):
+    seq: int
+    kind: str
+    row: Any
+
+
+def replay(
+    source: View, target: Store, *, progress: Callable[[int], None] = lambda _: None
+) -> Replayed:
+    """Play all experiments of `source` into `target`, which is empty."""
+    time = _Clock()
+    engine = Engine(target, clock=time.now)
+    events = decisions = moved = 0
+    changed: list[str] = []
+    differences: list[str] = []
+    for row in source.experiments():
+        engine.begin()
+        target.add_experiment(row._replace(version=0, prior_version=1, arms="[]", total=b""))
+        player = _Player(engine, row, time)
+        for event in _events(source, row.id):
+            same = player.play(event)
+            events += 1
+            decisions += event.kind == "decide"
+            if not same and event.seq < player.last_forgotten(source, row.id):
+                moved += 1
+            elif not same:
+                changed.append(f"{row.name}: {event.row.decision_id}")
+            if events % GROUP == 0:
+                _commit(engine)
+                progress(events)
+                engine.begin()
+        _commit(engine)
+        with target.view() as replayed:
+            differences += compare(source, replayed, row)
+    return Replayed(events, decisions, changed, moved, differences)
+
+
+class _Clock:
+    """It shows the time of the event that is played."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+
+    def now(self) -> float:
+        return self.time
+
+
+class _Player:
+    """The events of one experiment."""
+
+    def __init__(self, engine: Engine, row: ExperimentRow, time: _Clock) -> None:
+        self._engine, self._time = engine, time
+        self._name = (row.tenant, row.name)
+        self._ids: dict[int, str] = {}  # of decisions, by the number that the source has for them
+        self._forgotten: int | None = None
+
+    def last_forgotten(self, source: View, experiment: int) -> int:
+        if self._forgotten is None:
+            changes = source.changes(experiment)
+            self._forgotten = max((c.seq for c in changes if c.kind == "forget"), default=0)
+        return self._forgotten
+
+    def play(self, event: _Event) -> bool:
+        """False if a decision comes out otherwise."""
+        served = self._engine.served(*self._name)
+        served.version = event.seq - 1
+        row = event.row
+        match event.kind:
+            case "decide":
+                self._ids[row.id] = row.decision_id
+                self._time.time = row.time
+                return self._decide(row)
+            case "reward":
+                self._time.time = row.time
+                tell = Tell(self._ids[row.decision], row.reward, row.reward_id)
+                self._engine.reward(*self._name, tell)
+            case "settle":
+                self._engine.settle(*self._name, row.decision_id)
+            case "arm":
+                change = msgspec.json.decode(row.data, type=Change)
+                self._time.time = row.time
+                self._engine.change_arm(*self._name, change)
+            case "forget":  # what it took out is not in the log any more
+                self._time.time = row.time
+                self._engine.note_forgotten(*self._name)
+        return True
+
+    def _decide(self, row: DecisionRow) -> bool:
+        engine, served = self._engine, self._engine.served(*self._name)
+        asked = {} if row.request is None else msgspec.json.decode(row.request)
+        ask = Ask(row.task, row.decision_id, **asked)
+        before = served.shelf.get(row.task)
+        made = engine.choose(served, row.decision_id, ask)
+        own = ("action", "propensity", "state_version", "prior_version", "holdout", "explored")
+        same = all(getattr(made, name) == getattr(row, name) for name in own)
+        if made.action != row.action:  # what was done counts
+            served.take(row, before)
+        due = when_due(served.spec, row.time, served.counts_pending)
+        fresh = row._replace(
+            experiment=made.experiment, due=due, settled=None, received=0, reward=None, counted=None
+        )
+        engine.keep(served, fresh)
+        return same
+
+
+def _events(source: View, experiment: int) -> Iterator[_Event]:
+    """All events in the order in which they happened."""
+    settled = sorted(
+        _Event(row.settled, "settle", row)
+        for row in source.decisions(experiment)
+        if row.settled is not None
+    )
+    return merge(
+        (_Event(row.seq, "decide", row) for row in source.decisions(experiment)),
+        (_Event(row.seq, "reward", row) for row in source.rewards(experiment)),
+        (_Event(row.seq, row.kind, row) for row in source.changes(experiment)),
+        settled,
+        key=lambda event: event.seq,
+    )
+
+
+def _commit(engine: Engine) -> None:
+    engine.flush()
+    engine.store.commit()
+
+
+def compare(left: View, right: View, row: ExperimentRow) -> list[str]:
+    """Where two stores differ in what they know of an experiment."""
+    other = right.experiment(row.tenant, row.name)
+    if other is None:
+        return [f"{row.name}: it is not there"]
+    found = []
+    for name in ("spec", "seed", "version", "prior_version", "arms"):
+        if getattr(row, name) != getattr(other, name):
+            found.append(f"{row.name}: {name}")
+    if not _close(row.total, other.total):
+        found.append(f"{row.name}: what all tasks taught")
+    theirs = dict(right.tasks(other.id))
+    for task, state in left.tasks(row.id):
+        own = theirs.pop(task, None)
+        if own is None or own.rounds != state.rounds or not _close(own.stats, state.stats):
+            found.append(f"{row.name}: task {task}")
+        elif not _close(own.pending or b"", state.pending or b""):
+            found.append(f"{row.name}: pending pulls of task {task}")
+    return found + [f"{row.name}: task {task}" for task in theirs]
+
+
+def _close(left: bytes, right: bytes) -> bool:
+    if left == right:
+        return True
+    a, b = np.frombuffer(left), np.frombuffer(right)
+    return a.size == b.size and bool(np.allclose(a, b, rtol=CLOSE, atol=CLOSE))

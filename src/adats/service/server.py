@@ -1,0 +1,68 @@
+"""The service as a process: where it listens, and that it stops well."""
+
+import gc
+import ipaddress
+import logging
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import uvicorn
+
+from adats.service.app import LOOPBACK, make_app
+from adats.service.engine import Engine
+from adats.service.sqlite import SQLiteStore
+
+GRACE = 10  # seconds for requests that are under way when the service is stopped
+
+
+def serve(
+    db: Path, *, host: str, port: int, most_waiting: int, tell: Callable[[str], None]
+) -> None:
+    """Serve the store until the process is told to stop; `tell` is told where."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+    local = is_loopback(host)
+    listening = _listen(host, port)
+    with listening:
+        store = SQLiteStore(db)
+        try:
+            with store.view() as view:
+                keys = len(view.key_rows())
+            if not local and not keys:
+                raise ValueError(
+                    f"{host} can be reached from other machines, and {db} has no keys; make one: "
+                    f"adats keys add TENANT --db {db}"
+                )
+            hosts = (*LOOPBACK, host) if local else None
+            app = make_app(Engine(store), hosts=hosts, most_waiting=most_waiting)
+        except BaseException:
+            store.close()
+            raise
+        gc.freeze()  # what is there now stays: no need to look at it again and again
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=GRACE,
+        )
+        name = f"[{host}]" if ":" in host else host
+        tell(f"http://{name}:{listening.getsockname()[1]}")
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except (OSError, OverflowError) as error:
+        raise ValueError(f"cannot listen at {host}:{port}: {error}") from None

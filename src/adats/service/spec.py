@@ -1,0 +1,287 @@
+"""What an experiment is, as users say it in JSON: its model, its prior, and its rules."""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+import numpy as np
+from msgspec import Meta, Struct
+
+from adats import checks, codec
+from adats.beliefs import BetaArms, PoissonArms
+from adats.defaults import default_prior
+from adats.meta import GaussianMeta, LinearMeta, MixtureMeta, ModelMixture
+from adats.oracles import Top
+from adats.policies import policy_from_dict
+from adats.types import Arm, MetaBelief
+
+MOST_ARMS, MOST_DIM, LONGEST_NAME, MOST_REWARDS = 500, 128, 200, 1000
+MOST_NUMBERS = 100_000  # candidates times arms of a mixture: all are looked at in each decision
+LONGEST_WINDOW = 10 * 365 * 86_400.0
+
+Name = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
+ArmName = Annotated[int, Meta(ge=0, lt=MOST_ARMS)] | Name
+Numbers = float | list[float | list[float]]
+Share = Annotated[float, Meta(ge=0, le=1)]
+
+
+class Invalid(Exception):
+    """What the user gave cannot be taken: in which field, and why."""
+
+    def __init__(self, field: str, why: str) -> None:
+        super().__init__(why)
+        self.field = field
+
+
+class Default(Struct, forbid_unknown_fields=True, omit_defaults=True, frozen=True):
+    """`default_prior`: a wide prior, learned from the first task on."""
+
+    typical: float | None = None
+    scale: float | None = None
+
+
+class Given(Struct, forbid_unknown_fields=True, omit_defaults=True, frozen=True):
+    """A prior in figures, one number an arm (or one for all). A mixture has a row a candidate."""
+
+    mean: Numbers | None = None
+    scale: Numbers | None = None
+    task_scale: Numbers | None = None
+    cov: Numbers | None = None
+    task_cov: Numbers | None = None
+    weights: list[float | list[float]] | None = None
+    alpha: Numbers | None = None
+    beta: Numbers | None = None
+    shape: Numbers | None = None
+    rate: Numbers | None = None
+
+
+class Prior(Struct, forbid_unknown_fields=True, omit_defaults=True, frozen=True):
+    """Exactly one of three: figures, the contents of a prior file, or the default."""
+
+    given: Given | None = None
+    file: dict[str, Any] | None = None
+    default: Default | None = None
+
+
+class PolicySpec(Struct, forbid_unknown_fields=True, omit_defaults=True, frozen=True):
+    """How beliefs become actions: see the guide to policies."""
+
+    name: Literal["ts", "ucb", "index", "far", "greedy"] = "ts"
+    later: Annotated[float, Meta(ge=0, le=1e12)] | None = None
+    epsilon: Share = 0.0
+
+
+class Holdout(Struct, forbid_unknown_fields=True, omit_defaults=True, frozen=True):
+    """A share of decisions goes to the control arm, or to any arm: the lift is measured on it."""
+
+    share: Share
+    to: Literal["control", "uniform"] = "control"
+
+
+class Experiment(Struct, forbid_unknown_fields=True, omit_defaults=True, frozen=True):
+    """All that is fixed when an experiment is made."""
+
+    model: Literal["gaussian", "linear", "binary", "count", "semi-bandit"]
+    prior: Prior
+    arms: Annotated[int, Meta(ge=1, le=MOST_ARMS)] | list[Name] | None = None
+    dim: Annotated[int, Meta(ge=1, le=MOST_DIM)] | None = None
+    features: list[list[float]] | None = None  # of a linear model whose arms are fixed
+    size: Annotated[int, Meta(ge=1, le=MOST_ARMS)] | None = None  # arms in a semi-bandit's action
+    exactly: bool = False  # size arms always, also those of negative mean
+    noise: float | list[float] | None = None
+    policy: PolicySpec = PolicySpec()
+    window: Annotated[float, Meta(gt=0, le=LONGEST_WINDOW)] | None = None  # seconds
+    default_reward: float | None = None
+    several: Literal["first", "sum", "last"] = "first"
+    apply: Literal["at_once", "at_window_end"] = "at_once"
+    late: Literal["ignore", "replace"] = "ignore"
+    control: ArmName | list[ArmName] | None = None
+    holdout: Holdout | None = None
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+
+
+def canonical(spec: Experiment) -> str:
+    """The same text for the same experiment."""
+    return msgspec.json.encode(spec, order="sorted").decode()
+
+
+def parse(text: str) -> Experiment:
+    return msgspec.json.decode(text, type=Experiment)
+
+
+def check(spec: Experiment) -> None:
+    """Raise `Invalid` unless the fields fit together; the model is checked when it is built."""
+    if spec.model == "linear":
+        for field in ("size", "exactly"):
+            if getattr(spec, field):
+                raise Invalid(field, "this is for a semi-bandit")
+        if spec.dim is None and spec.prior.file is None:
+            raise Invalid("dim", "a linear model needs dim, the number of features")
+    else:
+        for field in ("dim", "features"):
+            if getattr(spec, field) is not None:
+                raise Invalid(field, "this is for a linear model")
+        if spec.arms is None and spec.prior.file is None:
+            raise Invalid("arms", "give the names of the arms, or how many there are")
+        if (spec.size is None) == (spec.model == "semi-bandit"):
+            raise Invalid("size", "a semi-bandit needs size, how many arms an action has at most")
+        if spec.exactly and spec.model != "semi-bandit":
+            raise Invalid("exactly", "this is for a semi-bandit")
+    if isinstance(spec.arms, list) and not 1 <= len(spec.arms) <= MOST_ARMS:
+        raise Invalid("arms", f"{len(spec.arms)} arms; there can be 1 to {MOST_ARMS}")
+    if (
+        sum(part is not None for part in (spec.prior.given, spec.prior.file, spec.prior.default))
+        != 1
+    ):
+        raise Invalid("prior", "give exactly one of given, file and default")
+    if spec.prior.given is None and spec.noise is not None:
+        raise Invalid("noise", "the prior brings its own noise unless it is given in figures")
+    if spec.policy.later is not None and spec.policy.name != "far":
+        raise Invalid("policy.later", "only the policy far looks at later tasks")
+    if spec.policy.epsilon and spec.size is not None:
+        raise Invalid("policy.epsilon", "epsilon is for single arms, not for a semi-bandit")
+    if spec.window is None:
+        for field, usual in (("default_reward", None), ("apply", "at_once"), ("late", "ignore")):
+            if getattr(spec, field) != usual:
+                raise Invalid(field, "this needs a window, in seconds")
+    if spec.holdout is not None and spec.holdout.to == "control" and spec.control is None:
+        raise Invalid("control", "the holdout goes to the control arm: name it")
+    if isinstance(spec.control, list) != (spec.size is not None) and spec.control is not None:
+        due = "a list of arms" if spec.size is not None else "one arm"
+        raise Invalid("control", f"control is {due} here")
+    if spec.size is not None and spec.holdout is not None and spec.holdout.to == "uniform":
+        raise Invalid("holdout.to", "a semi-bandit is held out to a control action, not uniformly")
+
+
+def meta_of(spec: Experiment) -> MetaBelief:
+    """The meta-prior of the experiment, or `Invalid`."""
+    try:
+        if spec.prior.file is not None:
+            return _from_file(spec, spec.prior.file)
+        if spec.prior.default is not None:
+            return _default(spec, spec.prior.default)
+        assert spec.prior.given is not None
+        return _given(spec, spec.prior.given)
+    except ValueError as error:
+        raise Invalid("prior", str(error)) from None
+
+
+def _names(spec: Experiment) -> list[str] | None:
+    return spec.arms if isinstance(spec.arms, list) else None
+
+
+def _given(spec: Experiment, given: Given) -> MetaBelief:
+    told = {name for name in given.__struct_fields__ if getattr(given, name) is not None}
+    needs = {
+        "linear": {"mean", "cov", "task_cov"},
+        "binary": {"weights", "alpha", "beta"},
+        "count": {"weights", "shape", "rate"},
+    }.get(spec.model, {"mean", "scale", "task_scale"})
+    if told != needs:
+        wrong = sorted(told ^ needs)[0]
+        listed = ", ".join(sorted(needs))
+        raise Invalid(f"prior.given.{wrong}", f"a {spec.model} prior is given by {listed}")
+    noisy = spec.model not in ("binary", "count")
+    if noisy != (spec.noise is not None):
+        raise Invalid("noise", f"a {spec.model} model {'needs' if noisy else 'has no'} noise")
+    arms = len(spec.arms) if isinstance(spec.arms, list) else spec.arms or 0
+    if spec.model == "linear":
+        mean = np.broadcast_to(checks.array("mean", given.mean), (spec.dim or 0,))
+        if not isinstance(spec.noise, float | int):
+            raise Invalid("noise", "a linear model has one noise")
+        return LinearMeta(mean, given.cov, task_cov=given.task_cov, noise=spec.noise)
+    if spec.model in ("binary", "count"):
+        return _mixture(spec, given, arms)
+    mean = np.broadcast_to(checks.array("mean", given.mean), (arms,))
+    return GaussianMeta(
+        mean, given.scale, task_scale=given.task_scale, noise=spec.noise, arms=_names(spec)
+    )
+
+
+def _mixture(spec: Experiment, given: Given, arms: int) -> MetaBelief:
+    weights = checks.array("weights", given.weights)
+    family: Any = BetaArms if spec.model == "binary" else PoissonArms
+    pair = (given.alpha, given.beta) if spec.model == "binary" else (given.shape, given.rate)
+    shape = (len(weights), arms)
+    tables = []
+    for name, value in zip(family.PARAMETERS, pair, strict=True):
+        table = checks.array(name, value)
+        if table.ndim == 1:  # one number a candidate
+            table = table[:, None]
+        tables.append(np.broadcast_to(table, shape))
+    return MixtureMeta(weights, family(*tables), arms=_names(spec))
+
+
+def _default(spec: Experiment, default: Default) -> MetaBelief:
+    if spec.model == "linear":
+        raise Invalid("prior.default", "there is no default prior for linear models: fit one")
+    names = _names(spec)
+    if names is None:
+        raise Invalid("arms", "the default prior needs names of arms")
+    rewards: Any = spec.model if spec.model in ("binary", "count") else "number"
+    meta: MetaBelief = default_prior(
+        arms=names, rewards=rewards, typical=default.typical, scale=default.scale
+    )
+    return meta
+
+
+def _from_file(spec: Experiment, file: dict[str, Any]) -> MetaBelief:
+    try:
+        codec.check_kind("prior.file", file, "adats-prior")
+        meta: Any = codec.meta_from_dict(file["prior"])
+    except codec.DAMAGED as error:
+        raise Invalid("prior.file", f"this is no prior file: {error}") from None
+    if _kind(meta) != ("gaussian" if spec.model == "semi-bandit" else spec.model):
+        raise Invalid("prior.file", f"the file has a {_kind(meta)} prior, not a {spec.model} one")
+    if isinstance(meta, LinearMeta):
+        if meta.design is not None:
+            raise Invalid("prior.file", "priors with a design are not served")
+        if spec.dim not in (None, meta.mean.size):
+            raise Invalid("dim", f"dim is {spec.dim}, but the prior has {meta.mean.size} features")
+        if meta.mean.size > MOST_DIM:
+            raise Invalid("prior.file", f"more than {MOST_DIM} features")
+        return meta
+    if meta.n_arms > MOST_ARMS:
+        raise Invalid("prior.file", f"more than {MOST_ARMS} arms")
+    named = spec.arms if isinstance(spec.arms, int) or spec.arms is None else tuple(spec.arms)
+    if named not in (None, meta.n_arms, meta.arms):
+        have = meta.n_arms if meta.arms is None else list(meta.arms)
+        raise Invalid("arms", f"the arms are {spec.arms}, but those of the prior are {have}")
+    return meta  # type: ignore[no-any-return]
+
+
+def _kind(meta: Any) -> str:
+    first: Any = meta.models[0] if isinstance(meta, ModelMixture) else meta
+    if isinstance(first, GaussianMeta):
+        return "gaussian"
+    if isinstance(first, LinearMeta):
+        return "linear"
+    family = type(first.priors)
+    return {BetaArms: "binary", PoissonArms: "count"}.get(family, family.__name__)
+
+
+def numbers_in(meta: Any) -> int:
+    """How many numbers each decision has to look at."""
+    if isinstance(meta, ModelMixture):
+        return sum(numbers_in(model) for model in meta.models)
+    return int(meta.log_weights.size) if isinstance(meta, MixtureMeta) else 0
+
+
+def options_of(spec: Experiment) -> dict[str, Any]:
+    """What the agent of the experiment takes besides its prior."""
+    policy: dict[str, Any] = {"name": spec.policy.name}
+    if spec.policy.name == "far":
+        policy["later"] = spec.policy.later
+    options: dict[str, Any] = {
+        "policy": policy_from_dict(policy),
+        "epsilon": spec.policy.epsilon,
+        "features": spec.features,
+    }
+    if spec.size is not None:
+        options["oracle"] = Top(spec.size, exactly=spec.exactly)
+    if spec.model == "linear" and isinstance(spec.arms, list):
+        options["arms"] = spec.arms
+    return options
+
+
+def arms_of_control(control: Any) -> list[Arm]:
+    return list(control) if isinstance(control, list) else [control]

@@ -1,0 +1,154 @@
+"""What the service asks of a store, and the rows that it keeps. `sqlite` is the one there is.
+
+Everything between `begin` and `commit` happens or does not. A store is used by one engine; what
+only reads (reports, exports) has a view of its own.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
+
+Reward = float | list[float]
+
+
+class StoreError(Exception):
+    """The store cannot be written or read now: a full disk, a lock. Nothing was changed."""
+
+
+class DamagedStore(Exception):
+    """What is in the store cannot be right. It is left as it is."""
+
+
+class ExperimentRow(NamedTuple):
+    id: int
+    tenant: str
+    name: str
+    spec: str  # as it was made, in canonical JSON
+    seed: int
+    version: int  # events so far
+    prior_version: int
+    arms: str  # what was added and retired since, in JSON
+    total: bytes  # the sum of all messages
+
+
+class TaskRow(NamedTuple):
+    stats: bytes
+    rounds: int
+    pending: bytes | None
+
+
+class DecisionRow(NamedTuple):
+    """A decision, what it was made from, and what has become of it."""
+
+    id: int  # the store's own; 0 for a new one
+    experiment: int
+    seq: int  # its place among the experiment's events
+    decision_id: str
+    task: str
+    action: Any  # an arm, or a list of them
+    features: bytes | None  # of the arm, or of each
+    request: str | None  # the rest of what was asked: all features, allowed, horizon
+    propensity: Any  # of the arm, or of each
+    state_version: int
+    prior_version: int
+    time: float
+    explored: int  # whether the action is not the posterior's best
+    holdout: int | None  # whether it was held out; None if it could not be
+    due: float | None = None  # when something is left to do at the end of the window
+    settled: int | None = None  # its place among the events, if the window's end changed something
+    received: int = 0  # rewards
+    reward: Reward | None = None  # what the rewards in time amount to
+    counted: Reward | None = None  # what is in the statistics
+
+
+class RewardRow(NamedTuple):
+    id: int
+    experiment: int
+    seq: int
+    decision: int  # the store's id of it
+    reward: Reward
+    reward_id: str | None
+    time: float
+
+
+class ChangeRow(NamedTuple):
+    """An arm added or retired, or a task forgotten."""
+
+    experiment: int
+    seq: int
+    kind: str
+    data: str
+    time: float
+
+
+class KeyRow(NamedTuple):
+    id: str
+    tenant: str
+    hash: bytes  # SHA-256 of the secret
+    write: int
+    created: float
+
+
+class Summary(NamedTuple):
+    """Of the decisions of an experiment."""
+
+    decisions: int
+    tasks: int
+    counted: int
+    missing: int
+    expired: int
+    explored: int
+
+
+class Tally(NamedTuple):
+    """Number, mean and summed squared deviations of rewards."""
+
+    size: int
+    mean: float
+    squares: float
+
+
+class View(Protocol):
+    """Reading what is committed, beside the engine."""
+
+    def __enter__(self) -> "View": ...
+    def __exit__(self, *_: object) -> None: ...
+    def close(self) -> None: ...
+    def experiments(self, tenant: str | None = None) -> list[ExperimentRow]: ...
+    def experiment(self, tenant: str, name: str) -> ExperimentRow | None: ...
+    def tasks(self, experiment: int) -> Iterator[tuple[str, TaskRow]]: ...
+    def decisions(self, experiment: int) -> Iterator[DecisionRow]: ...
+    def rewards(self, experiment: int) -> Iterator[RewardRow]: ...
+    def changes(self, experiment: int) -> Iterator[ChangeRow]: ...
+    def summary(self, experiment: int, over: float | None) -> Summary: ...
+    def tallies(self, experiment: int, over: float | None) -> dict[int, Tally]: ...
+    def key_rows(self) -> list[KeyRow]: ...
+
+
+class Store(Protocol):
+    """Writing, in transactions."""
+
+    def begin(self) -> None: ...
+    def commit(self) -> None: ...
+    def rollback(self) -> None: ...
+    def close(self) -> None: ...
+    def view(self) -> View: ...
+
+    def experiment(self, tenant: str, name: str) -> ExperimentRow | None: ...
+    def by_id(self, experiment: int) -> ExperimentRow: ...
+    def add_experiment(self, row: ExperimentRow) -> int: ...
+    def save_experiment(self, row: ExperimentRow) -> None: ...
+
+    def task(self, experiment: int, task: str) -> TaskRow | None: ...
+    def save_task(self, experiment: int, task: str, row: TaskRow) -> None: ...
+    def counts(self, experiment: int) -> tuple[int, int, int]: ...
+    def counted(self, experiment: int, task: str) -> list[DecisionRow]: ...
+    def forget(self, experiment: int, task: str) -> None: ...
+
+    def decision(self, experiment: int, decision_id: str) -> DecisionRow | None: ...
+    def add_decision(self, row: DecisionRow) -> int: ...
+    def save_decision(self, row: DecisionRow) -> None: ...
+    def due(self, now: float, limit: int) -> list[DecisionRow]: ...
+
+    def rewards(self, decision: int) -> list[RewardRow]: ...
+    def add_reward(self, row: RewardRow) -> None: ...
+    def add_change(self, row: ChangeRow) -> None: ...
