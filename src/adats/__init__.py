@@ -11,9 +11,10 @@ from adats.beliefs import (
     MixtureArms,
     PoissonArms,
 )
+from adats.client import Client
 from adats.codec import load_prior, read_about, save_prior
 from adats.defaults import default_prior
-from adats.errors import FileFormatError, FinishedTask, UnknownTask
+from adats.errors import FileFormatError, FinishedTask, Refused, UnknownTask
 from adats.fitting import fit
 from adats.meta import GaussianMeta, LinearMeta, MixtureMeta, ModelMixture
 from adats.oracles import BestArm, BestRow, Matching, ShortestPath, SpanningTree, Top
@@ -32,6 +33,7 @@ __all__ = [
     "BestRow",
     "BetaArms",
     "BinaryStats",
+    "Client",
     "CountStats",
     "Decision",
     "ExponentialArms",
@@ -53,6 +55,7 @@ __all__ = [
     "OracleTS",
     "PoissonArms",
     "PositiveStats",
+    "Refused",
     "ShortestPath",
     "SpanningTree",
     "Thompson",

@@ -13,7 +13,11 @@ from adats.types import Arm, BoolArray, FloatArray, IntArray, Task
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One decision, a plain value: the agent keeps no record of it."""
+    """One decision, a plain value: the agent keeps no record of it.
+
+    One that is a `fallback` was made by nobody: a service that could not decide named its control
+    action. It has no propensity, and its reward is not learned from.
+    """
 
     task: Task
     action: Arm | tuple[Arm, ...]  # the arm to pull; a tuple of them in a semi-bandit
@@ -22,6 +26,7 @@ class Decision:
     time: float = field(default=0.0, compare=False)  # seconds since 1970
     propensity: float | tuple[float, ...] | None = None  # of the arm, or of each being chosen
     propensities: FloatArray | None = field(default=None, compare=False)  # of all arms
+    fallback: bool = False
 
     def record(self, reward: float) -> dict[str, Any]:
         """The decision and its reward as one flat row of the project's log format."""

@@ -32,7 +32,7 @@ CERTAIN = (
 )
 
 
-class _Choice(NamedTuple):
+class Choice(NamedTuple):
     """What was chosen, and what would have been without `epsilon`."""
 
     action: int | IntArray
@@ -254,7 +254,7 @@ class Agent(ABC):
         mask: BoolArray | None,
         horizon: int | None,
         new: bool,
-    ) -> "_Choice":
+    ) -> Choice:
         if new:
             state = self._drawn(state)
         if state.digest is None and self.LEARNS:  # after a load, or with a new arm
@@ -262,7 +262,7 @@ class Agent(ABC):
         if state.asked is not None:
             action, state = self._forced(state, rows, mask)
             if action is not None:
-                return _Choice(action, state, action, forced=True)
+                return Choice(action, state, action, forced=True)
         belief = self._belief(state)
         if self._index:
             values = self._policy.values(self._scene(belief, state, rows, horizon))
@@ -273,7 +273,7 @@ class Agent(ABC):
             values = np.where(mask, values, -np.inf)
         own = self._oracle(values)
         instead = self._instead(mask, len(values))
-        return _Choice(own if instead is None else instead, state, own, belief=belief)
+        return Choice(own if instead is None else instead, state, own, belief=belief)
 
     def _instead(self, mask: BoolArray | None, arms: int) -> int | IntArray | None:
         """What is pulled in place of the policy's choice, if anything: with chance epsilon."""
@@ -298,7 +298,7 @@ class Agent(ABC):
         return self._meta.share(rows=rows, design=design) if self.LEARNS else 0.0
 
     def _propensities(
-        self, choice: "_Choice", rows: FloatArray | None, mask: BoolArray | None, before: Any
+        self, choice: Choice, rows: FloatArray | None, mask: BoolArray | None, before: Any
     ) -> FloatArray:
         """How likely every arm was: exact, or counted over draws of a stream of their own."""
         forced = choice.forced
@@ -313,7 +313,7 @@ class Agent(ABC):
         return chances if forced else self._mixed(chances, mask)
 
     def _drawn_chances(
-        self, choice: "_Choice", rows: FloatArray | None, mask: BoolArray | None, before: Any
+        self, choice: Choice, rows: FloatArray | None, mask: BoolArray | None, before: Any
     ) -> FloatArray:
         """Of Thompson sampling; a stream for draws is made only where they are needed."""
         if rows is None and type(self._oracle) is BestArm:

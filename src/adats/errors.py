@@ -11,3 +11,12 @@ class FinishedTask(ValueError):
 
 class FileFormatError(ValueError):
     """The file is not one of ours, is damaged, or comes from a newer version."""
+
+
+class Refused(ValueError):
+    """A decision service does not take what it was given, and says why."""
+
+    def __init__(self, words: str, status: int, field: str | None = None) -> None:
+        super().__init__(words)
+        self.status = status  # of HTTP: 404, 409, 422, ...
+        self.field = field  # what it is about, if that is known

@@ -3,6 +3,8 @@
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +13,7 @@ import typer
 from rich.table import Table
 
 from adats.cli.common import console, stage_bar
+from adats.service.store import DamagedStore, StoreError
 
 keys_app = typer.Typer(help="API keys of a service.", no_args_is_help=True)
 
@@ -33,7 +36,11 @@ def serve(
     def tell(address: str) -> None:
         console.print(f"{db} is served at {address}, described at {address}/docs", soft_wrap=True)
 
-    run(db, host=host, port=port, most_waiting=waiting, tell=tell)
+    try:
+        with _in_one_line():
+            run(db, host=host, port=port, most_waiting=waiting, tell=tell)
+    except KeyboardInterrupt:  # what was under way is done, and the store is closed
+        console.print("stopped")
 
 
 @keys_app.command("add")
@@ -48,7 +55,7 @@ def add(
     from adats.service.sqlite import Keys
 
     key, row = new_key(tenant, write=not read_only)
-    with Keys(db, make=True) as kept:
+    with _in_one_line(), Keys(db, make=True) as kept:
         kept.add(row)
     console.print(key, highlight=False, soft_wrap=True)
 
@@ -60,7 +67,7 @@ def list_keys(db: Db = Path("bandits.db")) -> None:
     from adats.service.sqlite import Keys
 
     table = Table("key", "tenant", "may", "since")
-    with Keys(db) as kept:
+    with _in_one_line(), Keys(db) as kept:
         for row in kept.key_rows():
             since = datetime.fromtimestamp(row.created, UTC).strftime("%Y-%m-%d %H:%M")
             table.add_row(row.id, row.tenant, "write" if row.write else "read", since)
@@ -76,7 +83,7 @@ def remove(
     _need()
     from adats.service.sqlite import Keys
 
-    with Keys(db) as kept:
+    with _in_one_line(), Keys(db) as kept:
         if not kept.remove(key):
             raise ValueError(f"{db} has no key {key!r}; see: adats keys list --db {db}")
     console.print(f"Key {key} is removed", highlight=False)
@@ -98,7 +105,7 @@ def replay(
     if into is not None and into.exists():
         raise ValueError(f"{into} is there already; give the name of a new store")
     check_file(db, 0)
-    with tempfile.TemporaryDirectory() as folder, SQLiteView(db) as source:
+    with _in_one_line(), tempfile.TemporaryDirectory() as folder, SQLiteView(db) as source:
         store = SQLiteStore(Path(folder, "replay.db") if into is None else into)
         try:
             with stage_bar("replaying") as show:
@@ -121,6 +128,15 @@ def replay(
             console.print(f"  another {what}: {item}", highlight=False, markup=False)
     if not found.same:
         raise typer.Exit(1)
+
+
+@contextmanager
+def _in_one_line() -> Iterator[None]:
+    """Trouble of the store as bad input, which the command says in one line."""
+    try:
+        yield
+    except (StoreError, DamagedStore) as error:
+        raise ValueError(str(error)) from None
 
 
 def _need() -> None:

@@ -159,8 +159,10 @@ class GaussianMeta:
         table = stats.table
         if table.shape[1] != self.n_arms:
             raise ValueError(f"statistics of {table.shape[1]} arms for {self.n_arms}")
-        arms = zip(table.T.tolist(), self._of_arm, strict=True)
-        columns = np.array([arm_digest(*told, *known) for told, known in arms]).T
+        columns = np.zeros((4, self.n_arms))
+        columns[3] = 1.0  # an arm of which nothing is known says nothing
+        for i in np.flatnonzero(table.any(axis=0)).tolist():
+            columns[:, i] = arm_digest(*table[:, i].tolist(), *self._of_arm[i])
         return GaussianDigest(stats, columns[:3].ravel(), columns[3])
 
     def absorb(self, message: FloatArray) -> Self:

@@ -2,17 +2,15 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, cast
 
-from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Route, Router
+from starlette.types import Receive, Scope, Send
 
 from adats.service import export, openapi
 from adats.service.desk import Desk
@@ -21,23 +19,27 @@ from adats.service.http import (
     Call,
     Endpoint,
     Gate,
+    Methods,
     Problem,
     Reply,
     Stream,
     Text,
     as_problem,
     encode,
+    respond,
 )
 from adats.service.keys import Keyring
-from adats.service.messages import Error, Fallback, Health, Listed, Tell, Telling, Tells
+from adats.service.messages import Ask, Error, Fallback, Health, Listed, Tell, Telling, Tells
 from adats.service.metrics import Metrics
-from adats.service.operations import OPERATIONS
+from adats.service.operations import NAME, OPERATIONS
+from adats.service.page import page
 from adats.service.report import report
-from adats.service.spec import Invalid, parse
+from adats.service.spec import MOST_ARMS, Invalid, arms_of_control, parse
 from adats.service.store import DamagedStore, ExperimentRow, StoreError, View
 
 MOST_WAITING = 1000  # requests; more are turned away
 REFRESH = 1.0  # seconds until a key that was added or removed is known
+VERBS = ("decide", "reward")  # first in the routes, which are tried one after another
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 log = logging.getLogger("adats.service")
@@ -62,12 +64,13 @@ class Service:
             "groups": ("Transactions since the start.", lambda: desk.groups),
             "commit_seconds": ("Seconds spent on them.", lambda: desk.commit_seconds),
             "ready": ("1 if the store can be written.", lambda: float(desk.trouble is None)),
+            "damaged": ("1 if part of it was damaged.", lambda: float(desk.damage is not None)),
         }
         for name, (about, value) in watched.items():
             self.metrics.watch(f"adats_{name}", about, value)
 
     @asynccontextmanager
-    async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
+    async def lifespan(self, _: Any) -> AsyncIterator[None]:
         self._desk.start()
         refresh = asyncio.create_task(self._refresh())
         try:
@@ -94,8 +97,8 @@ class Service:
 
     async def put(self, call: Call) -> Reply:
         name = call.path["name"]
-        if not (1 <= len(name) <= 100 and all(c.isalnum() or c in "._-" for c in name)):
-            raise Invalid("name", "a name has 1 to 100 letters, digits, dots, dashes")
+        if not re.fullmatch(NAME, name):
+            raise Invalid("name", "a name has 1 to 100 of A-Z a-z 0-9 . _ -, no . or - first")
         work = partial(self._engine.put, call.access.tenant, name, call.body)
         made, about = await self._desk.do(work)
         return Reply(about, 201 if made else 200)
@@ -118,15 +121,16 @@ class Service:
 
     async def _fallback(self, call: Call, problem: Problem) -> Problem:
         """The problem, with the control action if the experiment names one."""
-        key = (call.access.tenant, call.path["name"])
-        if key not in self._controls:
+        key, ask = (call.access.tenant, call.path["name"]), call.body
+        control = self._controls.get(key)
+        if control is None:
             try:
-                self._controls[key] = await run_in_threadpool(self._control, *key)
+                control = await run_in_threadpool(self._control, *key)
             except (StoreError, DamagedStore):
                 return problem
-        control, ask = self._controls[key], call.body
-        if control is None:
+        if control is None or not _is_open(control, ask):
             return problem
+        self._controls[key] = control
         told = Fallback(str(problem), ask.decision_id, ask.task, control)
         return Problem(problem.status, str(problem), body=told)
 
@@ -203,7 +207,9 @@ class Service:
         trouble = self._desk.trouble
         if trouble is not None:
             raise Problem(503, str(trouble))
-        return Reply(Health("ready"))
+        damage = self._desk.damage  # of which everybody may know that it is, not where
+        why = None if damage is None else "part of the store is damaged; the service's log says it"
+        return Reply(Health("ready", why))
 
     async def show_metrics(self, _: Call) -> Reply:
         return Reply(Text(self.metrics.text(), "text/plain; version=0.0.4; charset=utf-8"))
@@ -212,32 +218,32 @@ class Service:
         return Reply(openapi.description())
 
     async def docs(self, _: Call) -> Reply:
-        return Reply(Text(openapi.page().encode(), "text/html; charset=utf-8"))
+        return Reply(Text(page().encode(), "text/html; charset=utf-8"))
 
 
 def make_app(
     engine: Engine, *, hosts: tuple[str, ...] | None = None, most_waiting: int = MOST_WAITING
-) -> Starlette:
+) -> Router:
     """The service as an ASGI application. `hosts` are its own names, if only they are served."""
     service = Service(engine, hosts=hosts, most_waiting=most_waiting)
-    routes = [
-        Route(
-            operation.path,
-            Endpoint(operation, getattr(service, operation.name), service.gate, service.metrics),
-            methods=[operation.method],
-        )
-        for operation in OPERATIONS
-    ]
-    return Starlette(
-        routes=routes,
-        lifespan=service.lifespan,
-        exception_handlers={HTTPException: _no_route},
-    )
+    paths: dict[str, dict[str, Endpoint]] = {}
+    for operation in sorted(OPERATIONS, key=lambda operation: operation.name not in VERBS):
+        handler = getattr(service, operation.name)
+        endpoint = Endpoint(operation, handler, service.gate, service.metrics)
+        paths.setdefault(operation.path, {})[operation.method] = endpoint
+    routes = [Route(path, Methods(endpoints)) for path, endpoints in paths.items()]
+    return Router(routes, default=_no_route, lifespan=service.lifespan, redirect_slashes=False)
 
 
-async def _no_route(_: Request, error: Exception) -> Response:
-    """No such path, or not with this method."""
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    detail = error.detail if isinstance(error, HTTPException) else "a fault"
-    headers = error.headers if isinstance(error, HTTPException) else None
-    return Response(encode(Error(detail)), status, headers, "application/json")
+def _is_open(control: Any, ask: Ask) -> bool:
+    """Whether the control action is one of those that the request leaves open."""
+    arms = arms_of_control(control)
+    if ask.features is not None and any(arm in range(len(ask.features), MOST_ARMS) for arm in arms):
+        return False
+    return ask.allowed is None or all(arm in ask.allowed for arm in arms)
+
+
+async def _no_route(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001
+    if scope["type"] == "http":
+        content = encode(Error(f"there is nothing at {scope['path']}"))
+        await respond(send, 404, content, "application/json")

@@ -48,6 +48,8 @@ class Desk:
         self._worker: asyncio.Task[None] | None = None
         self._closing = False
         self.trouble: Exception | None = None  # why the last group failed, if it did
+        self.damage: DamagedStore | None = None  # what was found last, if anything
+        self._settle_at = 0.0
         self.groups = 0
         self.commit_seconds = 0.0
 
@@ -95,7 +97,7 @@ class Desk:
         results: list[Any] = []
         try:
             await self._begin()
-            self.engine.settle_due()
+            await self._settle()
             until = time.perf_counter() + LONGEST
             for job in jobs:
                 results.append(_result(job))
@@ -122,6 +124,18 @@ class Desk:
                     raise
                 await asyncio.sleep(PAUSE)
 
+    async def _settle(self) -> None:
+        """Damage among what is due keeps that from being settled, but nothing else back."""
+        if time.monotonic() < self._settle_at:
+            return
+        try:
+            self.engine.settle_due()
+        except DamagedStore as error:
+            self._note(error)
+            self._settle_at = time.monotonic() + TICK
+            self.engine.undo()
+            await self._begin()
+
     async def _commit(self) -> None:
         began = time.perf_counter()
         loop = asyncio.get_running_loop()
@@ -131,7 +145,7 @@ class Desk:
 
     async def _failed(self, error: Exception, jobs: list[_Job]) -> None:
         """Nothing of the group has happened. A fault of one operation is not the others' fault."""
-        if isinstance(error, StoreError | DamagedStore):
+        if isinstance(error, StoreError) or not jobs:
             if self.trouble is None:
                 log.error("the store cannot be used: %s", error)
             self.trouble = error
@@ -139,10 +153,18 @@ class Desk:
             for job in jobs:
                 await self._group([job])
             return
+        elif isinstance(error, DamagedStore):
+            self._note(error)
         else:
             log.error("an operation failed", exc_info=error)
         for job in jobs:
             _reply(job, error)
+
+    def _note(self, error: DamagedStore) -> None:
+        """Part of the store cannot be used; the rest goes on."""
+        if str(error) != str(self.damage):
+            log.error("%s", error)
+        self.damage = error
 
 
 def _result(job: _Job) -> Any:

@@ -6,6 +6,7 @@ be committed, `undo` forgets what is in memory, and the store says what is true.
 
 import secrets
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -31,9 +32,10 @@ from adats.service.messages import (
     ToldAll,
 )
 from adats.service.model import Change, Served, make
-from adats.service.spec import MOST_ARMS, Experiment, Invalid, canonical, parse
+from adats.service.spec import MOST_ARMS, Experiment, Invalid, canonical, check, parse
 from adats.service.store import ChangeRow, DecisionRow, ExperimentRow, RewardRow, Store
 
+MEMORY = 120e6  # bytes, roughly, that experiments and their tasks may take
 BACKLOG = 200  # decisions settled in one transaction, at most
 
 
@@ -46,8 +48,9 @@ class Engine:
 
     def __init__(self, store: Store, *, clock: Callable[[], float] = time.time) -> None:
         self.store, self.now = store, clock
-        self._served: dict[tuple[str, str], Served] = {}
-        self._ids: dict[Served, int] = {}
+        self._served: OrderedDict[tuple[str, str], Served] = OrderedDict()  # the last used last
+        self._touched: set[Served] = set()  # in this transaction
+        self._run, self._named = secrets.token_hex(8), 0  # for names of decisions
 
     # transactions
 
@@ -56,19 +59,24 @@ class Engine:
 
     def flush(self) -> None:
         """Write the statistics of all that has changed; `store.commit` comes next."""
-        for served in self._served.values():
+        for served in self._touched:
             served.flush(self.store)
+        self._touched.clear()
+        weight = sum(served.weight for served in self._served.values())
+        while weight > MEMORY and len(self._served) > 1:
+            weight -= self._served.popitem(last=False)[1].weight
 
     def undo(self) -> None:
         """Nothing since `begin` has happened."""
         self._served.clear()
-        self._ids.clear()
+        self._touched.clear()
         self.store.rollback()
 
     # experiments
 
     def put(self, tenant: str, name: str, spec: Experiment) -> tuple[bool, About]:
         """Make an experiment. The same again changes nothing; another under its name raises."""
+        check(spec)
         row = self.store.experiment(tenant, name)
         if row is not None:
             if row.spec != canonical(spec):
@@ -96,23 +104,26 @@ class Engine:
 
     def served(self, tenant: str, name: str) -> Served:
         """The agent of an experiment, from memory or from the store."""
-        known = self._served.get((tenant, name))
+        key = (tenant, name)
+        known = self._served.get(key)
         if known is None:
             row = self.store.experiment(tenant, name)
             if row is None:
                 raise NotFound(f"there is no experiment {name!r}")
-            known = self._served[tenant, name] = make(parse(row.spec), row, self.store)
-            self._ids[known] = row.id
+            known = self._served[key] = make(parse(row.spec), row, self.store)
+        else:
+            self._served.move_to_end(key)
+        self._touched.add(known)
         return known
 
     # the two verbs
 
     def decide(self, tenant: str, name: str, ask: Ask) -> Decided:
         served = self.served(tenant, name)
-        experiment = self._ids[served]
+        experiment = served.id
         decision_id = ask.decision_id
-        if decision_id is None:  # sorted by time, so that the index of the store grows at its end
-            decision_id = f"{time.time_ns() // 1_000_000:012x}-{secrets.token_hex(8)}"
+        if decision_id is None:
+            decision_id = self._new_id()
         else:
             known = self.store.decision(experiment, decision_id)
             if known is not None:
@@ -124,6 +135,11 @@ class Engine:
         row = self.choose(served, decision_id, ask)
         self.keep(served, row)
         return _decided(row)
+
+    def _new_id(self) -> str:
+        """Sorted by time, so that the store's index grows at its end."""
+        self._named += 1
+        return f"{time.time_ns() // 1_000_000:012x}-{self._run}-{self._named:x}"
 
     def keep(self, served: Served, row: DecisionRow) -> None:
         self.store.add_decision(row)
@@ -145,7 +161,7 @@ class Engine:
         decision, now = chosen.decision, self.now()
         return DecisionRow(
             0,
-            self._ids[served],
+            served.id,
             served.version + 1,
             decision_id,
             ask.task,
@@ -163,7 +179,7 @@ class Engine:
 
     def reward(self, tenant: str, name: str, tell: Tell) -> Told:
         served = self.served(tenant, name)
-        decision = self.store.decision(self._ids[served], tell.decision_id)
+        decision = self.store.decision(served.id, tell.decision_id)
         if decision is None:
             raise NotFound(f"there is no decision {tell.decision_id!r}")
         now = self.now()
@@ -214,7 +230,7 @@ class Engine:
     def settle(self, tenant: str, name: str, decision_id: str) -> None:
         """Settle one decision, whatever the time is."""
         served = self.served(tenant, name)
-        decision = self.store.decision(self._ids[served], decision_id)
+        decision = self.store.decision(served.id, decision_id)
         if decision is not None:
             self._settle(served, decision)
 
@@ -231,15 +247,12 @@ class Engine:
         if new.counted is None or new.counted == old.counted:
             return
         if old.counted is None:
-            served.count(new, new.counted)
+            served.count(new, new.counted, given_up=old.settled is not None)
             return
         rows = lambda: self.store.counted(new.experiment, new.task)  # noqa: E731
         served.recount(new, old.counted, new.counted, rows)
 
     def _by_id(self, experiment: int) -> Served:
-        for served, known in self._ids.items():
-            if known == experiment:
-                return served
         row = self.store.by_id(experiment)
         return self.served(row.tenant, row.name)
 
@@ -277,7 +290,7 @@ class Engine:
             served.forget(task)
         except UnknownTask:
             raise NotFound(f"there is no task {task!r}") from None
-        self.store.forget(self._ids[served], task)
+        self.store.forget(served.id, task)
         self.note_forgotten(tenant, name)
 
     def note_forgotten(self, tenant: str, name: str) -> None:
@@ -291,7 +304,7 @@ class Engine:
         parts = zip(names, prior.mean.tolist(), prior.scale.tolist(), strict=True)
         self.flush()  # the store counts what has been written
         return MetaView(
-            *self.store.counts(self._ids[served]),
+            *self.store.counts(served.id),
             served.meta.log_evidence(),
             [MetaPart(*part) for part in parts],
             {
@@ -336,7 +349,7 @@ class Engine:
     def _changed(self, served: Served, kind: str, data: Any) -> None:
         served.version += 1
         text = msgspec.json.encode(data).decode()
-        self.store.add_change(ChangeRow(self._ids[served], served.version, kind, text, self.now()))
+        self.store.add_change(ChangeRow(served.id, served.version, kind, text, self.now()))
 
 
 def _listed(value: Any) -> Any:
@@ -345,9 +358,11 @@ def _listed(value: Any) -> Any:
 
 def _request(ask: Ask) -> str | None:
     """What was asked besides the task, to make the decision again."""
+    if ask.features is None and ask.allowed is None and ask.horizon is None:
+        return None
     told = {"features": ask.features, "allowed": ask.allowed, "horizon": ask.horizon}
     told = {name: value for name, value in told.items() if value is not None}
-    return msgspec.json.encode(told).decode() if told else None
+    return msgspec.json.encode(told).decode()
 
 
 def _decided(row: DecisionRow) -> Decided:

@@ -2,6 +2,7 @@
 
 import logging
 import math
+import re
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, NamedTuple
@@ -21,6 +22,9 @@ from adats.service.spec import Invalid
 from adats.service.store import DamagedStore, StoreError
 
 RETRY = (b"retry-after", b"1")
+LONGEST_TEXT = 300  # characters of what was sent, in an error
+_WHERE = re.compile(r"(.*?)(?: - at `\$\.?([^`]*)`)?", re.DOTALL)
+_FIELD = re.compile(r"Object (?:contains unknown|missing required) field `(.*)`", re.DOTALL)
 
 log = logging.getLogger("adats.service")
 encode = msgspec.json.Encoder().encode
@@ -110,7 +114,8 @@ class Gate:
         if not port.isdecimal():
             name = host.decode("latin-1")
         if self._hosts is None or name.lower() not in self._hosts:
-            raise Problem(403, f"without keys, address this service as {self._hosts}, not {name}")
+            own = " or ".join(dict.fromkeys(self._hosts or ()))
+            raise Problem(403, f"without keys, address this service as {own}, not {name}")
         return Access(OPEN_TENANT, True)
 
 
@@ -176,6 +181,25 @@ class Endpoint:
                 return b"".join(parts)
 
 
+class Methods:
+    """The operations at one path, by their methods."""
+
+    def __init__(self, endpoints: dict[str, Endpoint]) -> None:
+        self._endpoints = dict(endpoints)
+        if "GET" in endpoints:
+            self._endpoints["HEAD"] = endpoints["GET"]
+        self._allow = ", ".join(sorted(self._endpoints))
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        endpoint = self._endpoints.get(scope["method"])
+        return self._no(send) if endpoint is None else endpoint(scope, receive, send)
+
+    async def _no(self, send: Send) -> None:
+        error = encode(Error(f"the method here is one of {self._allow}"))
+        allow = ((b"allow", self._allow.encode()),)
+        await respond(send, 405, error, "application/json", allow)
+
+
 async def respond(
     send: Send,
     status: int,
@@ -195,7 +219,7 @@ def query_of(scope: Scope) -> dict[str, str]:
         return {}
     from urllib.parse import parse_qsl
 
-    return dict(parse_qsl(scope["query_string"].decode("latin-1")))
+    return dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
 
 
 def as_problem(error: Exception) -> Problem:
@@ -222,8 +246,7 @@ def decoded(decoder: Any, body: bytes) -> Any:
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        what, _, where = str(error).partition(" - at `")
-        raise Problem(422, what, _field(where.rstrip("`"))) from None
+        raise Problem(422, *_explained(str(error))) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         found = _not_finite(body)
         if found is not None:
@@ -231,9 +254,18 @@ def decoded(decoder: Any, body: bytes) -> Any:
         raise Problem(422, f"the body is not JSON: {error}") from None
 
 
-def _field(path: str) -> str | None:
-    """`$.rewards[...].reward` as `rewards[...].reward`; None for the body as a whole."""
-    return path.removeprefix("$").removeprefix(".").removeprefix("key in ") or None
+def _explained(error: str) -> tuple[str, str | None]:
+    """What is wrong, and in which field, out of "… - at `$.rewards[1].reward`"."""
+    found = _WHERE.fullmatch(error)
+    what, where = (error, "") if found is None else found.groups(default="")
+    named = _FIELD.fullmatch(what)
+    field = ".".join(part for part in (where, named and named[1]) if part)
+    return _short(what), _short(field) or None
+
+
+def _short(text: str) -> str:
+    """Names in a body may be as long as it is."""
+    return text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT] + "…"
 
 
 def _not_finite(body: bytes) -> str | None:
@@ -241,9 +273,10 @@ def _not_finite(body: bytes) -> str | None:
     import json
 
     try:
-        return _search(json.loads(body), "")
+        found = _search(json.loads(body), "")
     except (ValueError, RecursionError):
         return None
+    return None if found is None else _short(found.encode("utf-8", "replace").decode())
 
 
 def _search(value: Any, path: str) -> str | None:

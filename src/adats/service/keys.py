@@ -10,6 +10,7 @@ from typing import NamedTuple
 from adats.service.store import KeyRow
 
 PREFIX = "adats"
+NONE = bytes(32)  # no secret has this hash
 OPEN_TENANT = "default"  # of all requests, where there are no keys
 
 
@@ -41,7 +42,7 @@ class Keyring:
         prefix, _, rest = (key or "").partition("_")
         name, _, secret = rest.partition("_")
         row = self._rows.get(name)
-        kept = b"" if row is None else row.hash
+        kept = NONE if row is None else row.hash
         same = hmac.compare_digest(_hashed(secret), kept)  # always, and in constant time
         if row is None or not same or prefix != PREFIX:
             return None

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from adats.service.spec import MOST_ARMS, MOST_REWARDS, ArmName, Name
+from adats.service.spec import MOST_ARMS, MOST_REWARDS, ArmName, Figure, Name, Row, Rows
 
 Chance = Annotated[float, Meta(ge=0, le=1)]
 
@@ -14,7 +14,7 @@ class Ask(Struct, forbid_unknown_fields=True, frozen=True):
 
     task: Name
     decision_id: Name | None = None  # the same again gives the same answer
-    features: list[list[float]] | None = None  # of a linear model: a row an arm
+    features: Rows | None = None  # of a linear model: a row an arm
     allowed: Annotated[list[ArmName], Meta(max_length=MOST_ARMS)] | None = None
     horizon: Annotated[int, Meta(ge=1, le=10**12)] | None = None  # rounds left, this one too
 
@@ -47,7 +47,7 @@ class Tell(Struct, forbid_unknown_fields=True, frozen=True):
     """A reward of a decision: a number, or one for each of its arms."""
 
     decision_id: Name
-    reward: float | Annotated[list[float], Meta(max_length=MOST_ARMS)]
+    reward: Figure | Annotated[list[Figure], Meta(max_length=MOST_ARMS)]
     reward_id: Name | None = None  # tells two equal rewards from one that is sent twice
 
 
@@ -61,7 +61,7 @@ class Telling(Struct, forbid_unknown_fields=True, frozen=True):
     """What the service takes for rewards: a `Tell` or a `Tells`."""
 
     decision_id: Name | None = None
-    reward: float | Annotated[list[float], Meta(max_length=MOST_ARMS)] | None = None
+    reward: Figure | Annotated[list[Figure], Meta(max_length=MOST_ARMS)] | None = None
     reward_id: Name | None = None
     rewards: Annotated[list[Tell], Meta(max_length=MOST_REWARDS)] | None = None
 
@@ -92,7 +92,7 @@ class NewArm(Struct, forbid_unknown_fields=True, frozen=True):
 
     arm: Name
     like: ArmName | None = None
-    features: list[float] | None = None
+    features: Row | None = None
 
 
 class About(Struct, frozen=True):

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from adats.actions import Decision
+from adats.agent import Choice
 from adats.agents import AdaTS
 from adats.frozen import evolve
 from adats.linalg import Sum
@@ -29,7 +30,7 @@ from adats.states import TaskState
 from adats.stats import ArmStats
 from adats.types import Arm, BoolArray, FloatArray, IntArray, MetaBelief, Task
 
-CACHE = 32e6  # bytes of task states kept in memory, roughly, for each experiment
+CACHE = 100e6  # bytes, roughly, of the task states of one experiment in memory
 FADED = 1e6  # a reward taken out whose square is this much larger than the rest leaves round-off
 
 
@@ -112,13 +113,17 @@ class Served(AdaTS):
             super().__init__(meta, seed=0, **options_of(spec))
         except ValueError as error:
             raise Invalid("features" if spec.features is not None else "arms", str(error)) from None
+        if (spec.size or 1) > (self._arms.count or 1):
+            raise Invalid("size", f"there are {self._arms.count} arms")
         self._warned = True  # of propensities of 1: the report says it
         self.spec = spec
         self.version, self.prior_version = row.version, row.prior_version
         self._key = row.seed.to_bytes(8, "little")
         self._bits = np.random.PCG64(0)
         self._rng = np.random.Generator(self._bits)
+        # what `ask` finds out on its way, for `decide`
         self._held: bool | None = None
+        self._explored = False
         self.changes: list[Change] = []
         self._control: int | IntArray | None = None
         if spec.control is not None and self._arms.count is not None:
@@ -135,8 +140,8 @@ class Served(AdaTS):
         elif isinstance(spec.control, int):
             self._control = spec.control
         self._stored = row
-        size = 64.0 + 8 * self._blank.stats.flat().size
-        most = max(64, int(CACHE / (4 * size)))
+        self._size = 300 + _bytes_of(self._blank, set())  # of a state, with its place here
+        most = max(64, int(CACHE / self._size))
         self.shelf = Tasks(store, row.id, lambda: self._blank, most)
         self._tasks = self.shelf  # type: ignore[assignment]
         for change in msgspec.json.decode(row.arms, type=list[Change]):
@@ -144,17 +149,26 @@ class Served(AdaTS):
         if row.total:
             self._meta = _with_total(self._meta, np.frombuffer(row.total))
 
+    @property
+    def id(self) -> int:
+        return self._stored.id
+
+    @property
+    def weight(self) -> float:
+        """Bytes in memory, roughly."""
+        return 20_000.0 + 10 * self._size + len(self.shelf) * self._size
+
     # decisions
 
     def decide(
         self, task: str, decision_id: str, *, features: Any, allowed: Any, horizon: int | None
     ) -> Chosen:
-        self._held = None
+        self._held, self._explored = None, False
         self._bits.state = _keyed(self._key, decision_id)
         decision = self.ask(
             task, features=features, allowed=allowed, horizon=horizon, propensities=True
         )
-        return Chosen(decision, self._held, self._explored(decision, features, allowed))
+        return Chosen(decision, self._held, self._explored)
 
     def take(self, decision: DecisionRow, before: TaskState | None) -> None:
         """A decision as it was made elsewhere, for a task whose state was `before`."""
@@ -171,6 +185,8 @@ class Served(AdaTS):
 
     def check_request(self, features: Any, allowed: Any, horizon: int | None) -> None:
         """Raise `Invalid`, with the field, for what `ask` would refuse."""
+        if features is allowed is horizon is None and not (self._linear or self._index):
+            return
         try:
             rows = self._rows(self._blank, features)
         except ValueError as error:
@@ -182,15 +198,18 @@ class Served(AdaTS):
         if self.spec.policy.name in ("index", "far") and horizon is None:
             raise Invalid("horizon", "this policy plans ahead: say how many rounds are left")
 
-    def _explored(self, decision: Decision, features: Any, allowed: Any) -> bool:
-        state = self._known(decision.task)
-        rows = self._rows(state, features)
-        mean = self._belief(state).mean
+    def _propensities(
+        self, choice: Choice, rows: FloatArray | None, mask: BoolArray | None, before: Any
+    ) -> FloatArray:
+        """Seen on the way: whether the choice is the best as far as is known."""
+        mean = choice.belief.mean
         values = mean if rows is None else rows.dot(mean)
-        mask = self._arms.mask(allowed, None if rows is None else len(rows))
-        if mask is not None:
-            values = np.where(mask, values, -np.inf)
-        return self._arms.name(self._oracle(values)) != decision.action
+        best = self._oracle(values if mask is None else np.where(mask, values, -np.inf))
+        if isinstance(best, int):
+            self._explored = best != choice.action
+        else:
+            self._explored = not np.array_equal(best, choice.action)
+        return super()._propensities(choice, rows, mask, before)
 
     def _instead(self, mask: BoolArray | None, arms: int) -> int | IntArray | None:
         """The holdout comes first: a share of all decisions."""
@@ -241,8 +260,13 @@ class Served(AdaTS):
             raise Invalid("reward", str(error)) from None
         return reward
 
-    def count(self, decision: DecisionRow, reward: Reward) -> None:
+    def count(self, decision: DecisionRow, reward: Reward, *, given_up: bool = False) -> None:
         """A reward for a decision that had none in the statistics."""
+        if given_up and self._index:  # its pull is not pending any more: another's may be
+            pending = self._known(decision.task).pending
+            self.tell(as_decision(decision), reward=reward)
+            self._tasks[decision.task] = self._known(decision.task)._replace(pending=pending)
+            return
         self.tell(as_decision(decision), reward=reward)
 
     def recount(self, decision: DecisionRow, old: Reward, new: Reward, rows: Any) -> None:
@@ -283,6 +307,8 @@ class Served(AdaTS):
                 raise Invalid("arm", str(error)) from None
             if index in np.atleast_1d(control):
                 raise Invalid("arm", f"{change.arm!r} is the control arm; it cannot be retired")
+        if change.retired and self.spec.exactly and len(self.arms or ()) <= (self.spec.size or 0):
+            raise Invalid("arm", f"an action has exactly {self.spec.size} arms; add one before")
         try:
             self._apply(change)
         except ValueError as error:
@@ -351,7 +377,8 @@ class Served(AdaTS):
 
 def as_decision(row: DecisionRow) -> Decision:
     action, features = _pull(row)
-    return Decision(row.task, action, features, row.decision_id, row.time, row.propensity)
+    chance = tuple(row.propensity) if isinstance(row.propensity, list) else row.propensity
+    return Decision(row.task, action, features, row.decision_id, row.time, chance)
 
 
 def make(spec: Experiment, row: ExperimentRow, store: Store) -> Served:
@@ -401,6 +428,17 @@ def _unpacked(row: TaskRow, blank: TaskState) -> TaskState:
     elif pending is not None:
         pending = pending.reshape(stats.gram.shape)
     return TaskState(stats, rounds=row.rounds, pending=pending)
+
+
+def _bytes_of(value: Any, seen: set[int]) -> int:
+    """What a state takes in memory: its arrays and the objects around them, each once."""
+    if id(value) in seen:
+        return 0
+    seen.add(id(value))
+    if isinstance(value, np.ndarray):
+        return 112 + value.nbytes
+    parts = value if isinstance(value, tuple) else getattr(value, "__dict__", {}).values()
+    return 56 + sum(_bytes_of(part, seen) for part in parts)
 
 
 def total_of(meta: Any) -> FloatArray:

@@ -2,19 +2,24 @@
 
 from collections.abc import Callable, Iterator
 from heapq import merge
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
-from adats.service.engine import Engine
+from adats.service.engine import Engine, NotFound
 from adats.service.messages import Ask, Tell
 from adats.service.model import Change
-from adats.service.rules import when_due
+from adats.service.rules import Conflict, when_due
+from adats.service.spec import Invalid
 from adats.service.store import DecisionRow, ExperimentRow, Store, View
 
 GROUP = 1000  # events in one transaction
 CLOSE = 1e-9  # relative: what is left of the order of sums
+OWN = ("action", "features", "state_version", "prior_version", "holdout", "explored")
+OUTCOME = ("decision_id", "received", "reward", "counted", "settled", "due")
+UNPLAYABLE = (NotFound, Conflict, Invalid, LookupError, ValueError)  # what a changed log may raise
 
 
 class Replayed(NamedTuple):
@@ -49,12 +54,16 @@ def replay(
     for row in source.experiments():
         engine.begin()
         target.add_experiment(row._replace(version=0, prior_version=1, arms="[]", total=b""))
-        player = _Player(engine, row, time)
+        player = _Player(engine, row, time, _last_forgotten(source, row.id))
         for event in _events(source, row.id):
-            same = player.play(event)
+            try:
+                same = player.play(event)
+            except UNPLAYABLE as error:
+                differences.append(f"{row.name}: event {event.seq}, {event.kind}: {error}")
+                same = True
             events += 1
             decisions += event.kind == "decide"
-            if not same and event.seq < player.last_forgotten(source, row.id):
+            if not same and event.seq < player.forgotten:
                 moved += 1
             elif not same:
                 changed.append(f"{row.name}: {event.row.decision_id}")
@@ -79,19 +88,14 @@ class _Clock:
 
 
 class _Player:
-    """The events of one experiment."""
+    """The events of one experiment; `forgotten` is the place of the last task that was."""
 
-    def __init__(self, engine: Engine, row: ExperimentRow, time: _Clock) -> None:
+    def __init__(self, engine: Engine, row: ExperimentRow, time: _Clock, forgotten: int) -> None:
         self._engine, self._time = engine, time
         self._name = (row.tenant, row.name)
         self._ids: dict[int, str] = {}  # of decisions, by the number that the source has for them
-        self._forgotten: int | None = None
-
-    def last_forgotten(self, source: View, experiment: int) -> int:
-        if self._forgotten is None:
-            changes = source.changes(experiment)
-            self._forgotten = max((c.seq for c in changes if c.kind == "forget"), default=0)
-        return self._forgotten
+        self.forgotten = forgotten
+        engine.served(*self._name)  # so that it is written, even if nothing has happened
 
     def play(self, event: _Event) -> bool:
         """False if a decision comes out otherwise."""
@@ -124,8 +128,6 @@ class _Player:
         ask = Ask(row.task, row.decision_id, **asked)
         before = served.shelf.get(row.task)
         made = engine.choose(served, row.decision_id, ask)
-        own = ("action", "propensity", "state_version", "prior_version", "holdout", "explored")
-        same = all(getattr(made, name) == getattr(row, name) for name in own)
         if made.action != row.action:  # what was done counts
             served.take(row, before)
         due = when_due(served.spec, row.time, served.counts_pending)
@@ -133,21 +135,28 @@ class _Player:
             experiment=made.experiment, due=due, settled=None, received=0, reward=None, counted=None
         )
         engine.keep(served, fresh)
-        return same
+        return all(getattr(made, name) == getattr(row, name) for name in OWN) and (
+            made.propensity == row.propensity
+            or (self.forgotten > 0 and _near(made.propensity, row.propensity))
+        )
+
+
+def _last_forgotten(source: View, experiment: int) -> int:
+    return max((c.seq for c in source.changes(experiment) if c.kind == "forget"), default=0)
 
 
 def _events(source: View, experiment: int) -> Iterator[_Event]:
     """All events in the order in which they happened."""
-    settled = sorted(
+    settled = [
         _Event(row.settled, "settle", row)
         for row in source.decisions(experiment)
         if row.settled is not None
-    )
+    ]
     return merge(
         (_Event(row.seq, "decide", row) for row in source.decisions(experiment)),
         (_Event(row.seq, "reward", row) for row in source.rewards(experiment)),
         (_Event(row.seq, row.kind, row) for row in source.changes(experiment)),
-        settled,
+        sorted(settled, key=lambda event: event.seq),
         key=lambda event: event.seq,
     )
 
@@ -175,11 +184,19 @@ def compare(left: View, right: View, row: ExperimentRow) -> list[str]:
             found.append(f"{row.name}: task {task}")
         elif not _close(own.pending or b"", state.pending or b""):
             found.append(f"{row.name}: pending pulls of task {task}")
-    return found + [f"{row.name}: task {task}" for task in theirs]
+    found += [f"{row.name}: task {task}" for task in theirs]
+    for one, two in zip_longest(left.decisions(row.id), right.decisions(other.id)):
+        if one is None or two is None:
+            found.append(f"{row.name}: decision {(one or two).decision_id} is in one of them")
+            break
+        if any(getattr(one, name) != getattr(two, name) for name in OUTCOME):
+            found.append(f"{row.name}: reward of decision {one.decision_id}")
+    return found
 
 
 def _close(left: bytes, right: bytes) -> bool:
-    if left == right:
-        return True
-    a, b = np.frombuffer(left), np.frombuffer(right)
-    return a.size == b.size and bool(np.allclose(a, b, rtol=CLOSE, atol=CLOSE))
+    return left == right or _near(np.frombuffer(left), np.frombuffer(right))
+
+
+def _near(left: Any, right: Any) -> bool:
+    return np.shape(left) == np.shape(right) and bool(np.allclose(left, right, CLOSE, CLOSE))

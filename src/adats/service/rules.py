@@ -17,7 +17,10 @@ class Outcome(NamedTuple):
 
 
 def is_late(decision: DecisionRow, spec: Experiment, now: float) -> bool:
-    return spec.window is not None and now >= decision.time + spec.window
+    """From the end of the window on. A settled decision stays so, even if the clock is put back."""
+    if spec.window is None:
+        return False
+    return decision.settled is not None or now >= decision.time + spec.window
 
 
 def when_due(spec: Experiment, time: float, counts_pending: bool) -> float | None:

@@ -44,6 +44,7 @@ def serve(
             log_level="warning",
             access_log=False,
             server_header=False,
+            proxy_headers=False,
             timeout_graceful_shutdown=GRACE,
         )
         name = f"[{host}]" if ":" in host else host

@@ -1,5 +1,6 @@
 """What an experiment is, as users say it in JSON: its model, its prior, and its rules."""
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -12,15 +13,23 @@ from adats.defaults import default_prior
 from adats.meta import GaussianMeta, LinearMeta, MixtureMeta, ModelMixture
 from adats.oracles import Top
 from adats.policies import policy_from_dict
+from adats.stats import ArmStats, BinaryStats, CountStats
 from adats.types import Arm, MetaBelief
 
 MOST_ARMS, MOST_DIM, LONGEST_NAME, MOST_REWARDS = 500, 128, 200, 1000
 MOST_NUMBERS = 100_000  # candidates times arms of a mixture: all are looked at in each decision
+MOST_DEPTH = 20  # of what is nested in a prior file; they need 6
 LONGEST_WINDOW = 10 * 365 * 86_400.0
+LARGEST, LEAST = 1e20, 1e-20  # figures: products of a few of them, and of their inverses, exist
+LARGEST_COUNT, LEAST_COUNT = 1e12, 1e-6  # of parameters that count pulls: alpha, beta, shape, rate
 
 Name = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
-ArmName = Annotated[int, Meta(ge=0, lt=MOST_ARMS)] | Name
-Numbers = float | list[float | list[float]]
+ArmName = Annotated[int, Meta(ge=0, le=2**53)] | Name
+Names = Annotated[list[Name], Meta(min_length=1, max_length=MOST_ARMS)]
+Figure = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
+Numbers = Figure | list[Figure | list[Figure]]
+Row = Annotated[list[Figure], Meta(max_length=MOST_DIM)]
+Rows = Annotated[list[Row], Meta(max_length=MOST_ARMS)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 
 
@@ -35,8 +44,8 @@ class Invalid(Exception):
 class Default(Struct, forbid_unknown_fields=True, omit_defaults=True, frozen=True):
     """`default_prior`: a wide prior, learned from the first task on."""
 
-    typical: float | None = None
-    scale: float | None = None
+    typical: Figure | None = None
+    scale: Figure | None = None
 
 
 class Given(Struct, forbid_unknown_fields=True, omit_defaults=True, frozen=True):
@@ -82,15 +91,15 @@ class Experiment(Struct, forbid_unknown_fields=True, omit_defaults=True, frozen=
 
     model: Literal["gaussian", "linear", "binary", "count", "semi-bandit"]
     prior: Prior
-    arms: Annotated[int, Meta(ge=1, le=MOST_ARMS)] | list[Name] | None = None
+    arms: Annotated[int, Meta(ge=1, le=MOST_ARMS)] | Names | None = None
     dim: Annotated[int, Meta(ge=1, le=MOST_DIM)] | None = None
-    features: list[list[float]] | None = None  # of a linear model whose arms are fixed
+    features: Rows | None = None  # of a linear model whose arms are fixed
     size: Annotated[int, Meta(ge=1, le=MOST_ARMS)] | None = None  # arms in a semi-bandit's action
     exactly: bool = False  # size arms always, also those of negative mean
-    noise: float | list[float] | None = None
+    noise: Figure | list[Figure] | None = None
     policy: PolicySpec = PolicySpec()
     window: Annotated[float, Meta(gt=0, le=LONGEST_WINDOW)] | None = None  # seconds
-    default_reward: float | None = None
+    default_reward: Figure | None = None
     several: Literal["first", "sum", "last"] = "first"
     apply: Literal["at_once", "at_window_end"] = "at_once"
     late: Literal["ignore", "replace"] = "ignore"
@@ -110,12 +119,16 @@ def parse(text: str) -> Experiment:
 
 def check(spec: Experiment) -> None:
     """Raise `Invalid` unless the fields fit together; the model is checked when it is built."""
+    if _too_deep(spec.prior.file):
+        raise Invalid("prior.file", f"more than {MOST_DEPTH} levels are nested in this")
     if spec.model == "linear":
         for field in ("size", "exactly"):
             if getattr(spec, field):
                 raise Invalid(field, "this is for a semi-bandit")
         if spec.dim is None and spec.prior.file is None:
             raise Invalid("dim", "a linear model needs dim, the number of features")
+        if isinstance(spec.arms, int) and spec.arms != len(spec.features or ()):
+            raise Invalid("arms", "the rows of features are the arms here: leave it out, or name")
     else:
         for field in ("dim", "features"):
             if getattr(spec, field) is not None:
@@ -126,8 +139,6 @@ def check(spec: Experiment) -> None:
             raise Invalid("size", "a semi-bandit needs size, how many arms an action has at most")
         if spec.exactly and spec.model != "semi-bandit":
             raise Invalid("exactly", "this is for a semi-bandit")
-    if isinstance(spec.arms, list) and not 1 <= len(spec.arms) <= MOST_ARMS:
-        raise Invalid("arms", f"{len(spec.arms)} arms; there can be 1 to {MOST_ARMS}")
     if (
         sum(part is not None for part in (spec.prior.given, spec.prior.file, spec.prior.default))
         != 1
@@ -143,6 +154,14 @@ def check(spec: Experiment) -> None:
         for field, usual in (("default_reward", None), ("apply", "at_once"), ("late", "ignore")):
             if getattr(spec, field) != usual:
                 raise Invalid(field, "this needs a window, in seconds")
+    if spec.default_reward is not None:  # it will count by itself: a wrong one must not get in
+        rewards = {"binary": BinaryStats, "count": CountStats}.get(spec.model, ArmStats)
+        try:
+            rewards.check_reward(spec.default_reward)
+        except ValueError as error:
+            raise Invalid("default_reward", str(error)) from None
+    if spec.several == "sum" and spec.model == "binary":
+        raise Invalid("several", "two rewards of 1 would sum to 2: take first or last, or counts")
     if spec.holdout is not None and spec.holdout.to == "control" and spec.control is None:
         raise Invalid("control", "the holdout goes to the control arm: name it")
     if isinstance(spec.control, list) != (spec.size is not None) and spec.control is not None:
@@ -152,17 +171,68 @@ def check(spec: Experiment) -> None:
         raise Invalid("holdout.to", "a semi-bandit is held out to a control action, not uniformly")
 
 
+def _too_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MOST_DEPTH):
+        level = [part for item in level for part in _parts(item)]
+    return bool(level)
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
 def meta_of(spec: Experiment) -> MetaBelief:
     """The meta-prior of the experiment, or `Invalid`."""
     try:
         if spec.prior.file is not None:
-            return _from_file(spec, spec.prior.file)
-        if spec.prior.default is not None:
-            return _default(spec, spec.prior.default)
-        assert spec.prior.given is not None
-        return _given(spec, spec.prior.given)
+            meta = _from_file(spec, spec.prior.file)
+        elif spec.prior.default is not None:
+            meta = _default(spec, spec.prior.default)
+        else:
+            assert spec.prior.given is not None
+            meta = _given(spec, spec.prior.given)
+        _check_figures(meta)
+        return meta
+    except OverflowError:
+        raise Invalid("prior", "the figures of the prior are too small or too large") from None
     except ValueError as error:
-        raise Invalid("prior", str(error)) from None
+        raise Invalid(_blamed(spec.prior, str(error)), str(error)) from None
+
+
+def _blamed(prior: Prior, error: str) -> str:
+    """The field that an error begins with, such as "scale must not be negative"."""
+    name = error.partition(" ")[0]
+    if name == "noise":
+        return name
+    for part in ("given", "default"):
+        if name in getattr(getattr(prior, part), "__struct_fields__", ()):
+            return f"prior.{part}.{name}"
+    return "prior"
+
+
+def _check_figures(meta: Any) -> None:
+    """Raise ValueError for figures with which one cannot reckon."""
+    if isinstance(meta, ModelMixture):
+        for model in meta.models:
+            _check_figures(model)
+        return
+    if isinstance(meta, MixtureMeta):
+        for name, value in zip(meta.priors.PARAMETERS, meta.priors.parameters(), strict=True):
+            _within(name, value, LEAST_COUNT, LARGEST_COUNT)
+        return
+    for name in ("meta_mean", "meta_cov", "task_cov", "meta_scale", "task_scale", "noise"):
+        value = np.abs(getattr(meta, name, 0.0))
+        spread = name in ("meta_scale", "task_scale", "noise")
+        _within(name.removeprefix("meta_"), value[value > 0], LEAST if spread else 0.0, LARGEST)
+    prior = meta.task_prior()
+    if not np.isfinite(prior.mean).all() or np.isnan(prior.scale).any():
+        raise ValueError("the figures of the prior do not go together")
+
+
+def _within(name: str, values: Any, least: float, most: float) -> None:
+    if values.size and not (least <= values.min() and values.max() <= most):
+        raise ValueError(f"{name} is between {least} and {most} in size, or 0 if it can be")
 
 
 def _names(spec: Experiment) -> list[str] | None:
@@ -242,6 +312,10 @@ def _from_file(spec: Experiment, file: dict[str, Any]) -> MetaBelief:
         return meta
     if meta.n_arms > MOST_ARMS:
         raise Invalid("prior.file", f"more than {MOST_ARMS} arms")
+    try:
+        msgspec.convert(list(meta.arms or ()), list[ArmName])
+    except msgspec.ValidationError as error:
+        raise Invalid("prior.file", f"the arms of the prior cannot be served: {error}") from None
     named = spec.arms if isinstance(spec.arms, int) or spec.arms is None else tuple(spec.arms)
     if named not in (None, meta.n_arms, meta.arms):
         have = meta.n_arms if meta.arms is None else list(meta.arms)

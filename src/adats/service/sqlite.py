@@ -1,7 +1,8 @@
 """The store in one SQLite file: a write-ahead log, synced at every commit.
 
 Beside the file lies its witness: how many commits there have been, written after each of them. A
-store with fewer commits than its witness has lost some, and is not opened.
+store with fewer commits than its witness has lost some, and is not opened. Rows have a checksum,
+and none is used that is not as it was written.
 """
 
 import errno
@@ -11,6 +12,7 @@ import sqlite3
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -33,6 +35,8 @@ from adats.service.store import (
 Values = Sequence[Any] | dict[str, Any]
 
 APPLICATION, VERSION = 0x61646174, 1  # "adat"
+PAGES = 32_000  # kilobytes of the file that are kept in memory
+THOROUGH = 50e6  # bytes of a store whose indices are compared with its tables at the start
 BUSY = 5.0  # seconds that a view or a command waits for a lock; the engine does not wait
 
 SCHEMA = """
@@ -53,35 +57,42 @@ CREATE TABLE decisions (
     id INTEGER PRIMARY KEY, experiment INTEGER NOT NULL, seq INTEGER NOT NULL,
     decision_id TEXT NOT NULL, task TEXT NOT NULL, action TEXT NOT NULL, features BLOB,
     request TEXT, propensity, state_version INTEGER NOT NULL, prior_version INTEGER NOT NULL,
-    time REAL NOT NULL, explored INTEGER NOT NULL, holdout INTEGER, due REAL, settled INTEGER,
-    received INTEGER NOT NULL, reward, counted
+    time NOT NULL, explored INTEGER NOT NULL, holdout INTEGER, due, settled INTEGER,
+    received INTEGER NOT NULL, reward, counted, crc INTEGER NOT NULL
 );
 CREATE UNIQUE INDEX decisions_by_name ON decisions (experiment, decision_id);
 CREATE INDEX decisions_by_task ON decisions (experiment, task);
 CREATE INDEX decisions_due ON decisions (due) WHERE due IS NOT NULL;
 CREATE TABLE rewards (
     id INTEGER PRIMARY KEY, experiment INTEGER NOT NULL, seq INTEGER NOT NULL,
-    decision INTEGER NOT NULL, reward NOT NULL, reward_id TEXT, time REAL NOT NULL
+    decision INTEGER NOT NULL, reward NOT NULL, reward_id TEXT, time NOT NULL,
+    crc INTEGER NOT NULL
 );
 CREATE INDEX rewards_by_decision ON rewards (decision);
 CREATE TABLE changes (
     experiment INTEGER NOT NULL, seq INTEGER NOT NULL, kind TEXT NOT NULL, data TEXT NOT NULL,
-    time REAL NOT NULL
+    time NOT NULL, crc INTEGER NOT NULL
 );
 CREATE TABLE keys (
     id TEXT PRIMARY KEY, tenant TEXT NOT NULL, hash BLOB NOT NULL, write INTEGER NOT NULL,
-    created REAL NOT NULL
+    created NOT NULL, crc INTEGER NOT NULL
 );
 """
 
-_EXPERIMENT = "id, tenant, name, spec, seed, version, prior_version, arms, total"
-_DECISION = ", ".join(DecisionRow._fields)
-_REWARD = ", ".join(RewardRow._fields)
-_ADD_DECISION = (
-    f"INSERT INTO decisions ({', '.join(DecisionRow._fields[1:])}) "
-    f"VALUES ({', '.join('?' * (len(DecisionRow._fields) - 1))})"
-)
-_ADD_REWARD = f"INSERT INTO rewards ({', '.join(RewardRow._fields[1:])}) VALUES (?, ?, ?, ?, ?, ?)"
+_EXPERIMENT = ", ".join((*ExperimentRow._fields, "crc"))
+_DECISION = ", ".join((*DecisionRow._fields, "crc"))
+_REWARD = ", ".join((*RewardRow._fields, "crc"))
+
+
+def _insert(table: str, columns: Sequence[str]) -> str:
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+
+
+_ADD_EXPERIMENT = _insert("experiments", (*ExperimentRow._fields[1:], "crc"))
+_ADD_DECISION = _insert("decisions", (*DecisionRow._fields[1:], "crc"))
+_ADD_REWARD = _insert("rewards", (*RewardRow._fields[1:], "crc"))
+_ADD_CHANGE = _insert("changes", (*ChangeRow._fields, "crc"))
+_ADD_KEY = _insert("keys", (*KeyRow._fields, "crc"))
 
 _encode, _decode = msgspec.json.encode, msgspec.json.decode
 
@@ -95,11 +106,26 @@ def _listed(value: Any) -> Any:
     return _decode(value) if isinstance(value, str) else value
 
 
-def _crc(*parts: bytes | str | None) -> int:
-    crc = 0
-    for part in parts:
-        crc = zlib.crc32(part.encode() if isinstance(part, str) else part or b"", crc)
-    return crc
+def _seal(values: Sequence[Any]) -> int:
+    """The checksum of a row, as it is kept."""
+    return zlib.crc32(_encode(values))
+
+
+def _seal_task(experiment: int, task: str, row: TaskRow) -> int:
+    crc = zlib.crc32(row.pending or b"", zlib.crc32(row.stats))
+    return zlib.crc32(_encode((experiment, task, row.rounds)), crc)
+
+
+def _sealed(row: Sequence[Any], what: str, name: int, start: int = 1) -> Sequence[Any]:
+    """The row without its checksum, which covers all from `start` on: before is its own number."""
+    *values, crc = row
+    if crc != _seal(values[start:]):
+        raise _damaged(f"{what} {row[name]!r}")
+    return values
+
+
+def _damaged(what: str) -> DamagedStore:
+    return DamagedStore(f"the store is damaged: {what} is not as written; restore a copy of it")
 
 
 class Reading:
@@ -116,11 +142,12 @@ class Reading:
 
     def _all(self, sql: str, values: Values = ()) -> Iterator[Any]:
         try:
-            yield from self._connection.execute(sql, values)
+            cursor = self._connection.execute(sql, values)
+            yield from iter(cursor.fetchone, None)  # a cursor would be closed, maybe too late
         except sqlite3.Error as error:
             raise _explained(error) from error
 
-    def _one(self, sql: str, values: Values) -> Any:
+    def _one(self, sql: str, values: Values = ()) -> Any:
         try:
             return self._connection.execute(sql, values).fetchone()
         except sqlite3.Error as error:
@@ -128,27 +155,27 @@ class Reading:
 
     def experiment(self, tenant: str, name: str) -> ExperimentRow | None:
         where = "tenant = ? AND name = ?"
-        row = self._one(f"SELECT {_EXPERIMENT}, crc FROM experiments WHERE {where}", (tenant, name))
+        row = self._one(f"SELECT {_EXPERIMENT} FROM experiments WHERE {where}", (tenant, name))
         return None if row is None else _experiment(row)
 
     def by_id(self, experiment: int) -> ExperimentRow:
-        row = self._one(f"SELECT {_EXPERIMENT}, crc FROM experiments WHERE id = ?", (experiment,))
+        row = self._one(f"SELECT {_EXPERIMENT} FROM experiments WHERE id = ?", (experiment,))
         return _experiment(row)
 
     def experiments(self, tenant: str | None = None) -> list[ExperimentRow]:
         where, values = ("WHERE tenant = ?", (tenant,)) if tenant is not None else ("", ())
-        sql = f"SELECT {_EXPERIMENT}, crc FROM experiments {where} ORDER BY tenant, name"
+        sql = f"SELECT {_EXPERIMENT} FROM experiments {where} ORDER BY tenant, name"
         return [_experiment(row) for row in self._all(sql, values)]
 
     def task(self, experiment: int, task: str) -> TaskRow | None:
         sql = "SELECT stats, rounds, pending, crc FROM tasks WHERE experiment = ? AND task = ?"
         row = self._one(sql, (experiment, task))
-        return None if row is None else _task(task, row)
+        return None if row is None else _task(experiment, task, row)
 
     def tasks(self, experiment: int) -> Iterator[tuple[str, TaskRow]]:
         sql = "SELECT stats, rounds, pending, crc, task FROM tasks WHERE experiment = ? ORDER BY id"
         for *row, task in self._all(sql, (experiment,)):
-            yield task, _task(task, row)
+            yield task, _task(experiment, task, row)
 
     def decisions(self, experiment: int) -> Iterator[DecisionRow]:
         sql = f"SELECT {_DECISION} FROM decisions WHERE experiment = ? ORDER BY id"
@@ -156,17 +183,22 @@ class Reading:
 
     def changes(self, experiment: int) -> Iterator[ChangeRow]:
         sql = "SELECT * FROM changes WHERE experiment = ? ORDER BY rowid"
-        yield from (ChangeRow(*row) for row in self._all(sql, (experiment,)))
+        for row in self._all(sql, (experiment,)):
+            yield ChangeRow(*_sealed(row, "change", 1, 0))
 
     def key_rows(self) -> list[KeyRow]:
-        return [KeyRow(*row) for row in self._all("SELECT * FROM keys ORDER BY created")]
+        rows = self._all("SELECT * FROM keys ORDER BY created")
+        return [KeyRow(*_sealed(row, "key", 0, 0)) for row in rows]
 
 
 class SQLiteView(Reading):
     """Reading what is committed, as it was when the view was opened."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(_connect(path, mode="ro"))
+        try:
+            super().__init__(_connect(path, mode="ro"))
+        except sqlite3.Error as error:
+            raise _explained(error) from error
         self._run("BEGIN")
 
     def __enter__(self) -> Self:
@@ -219,44 +251,63 @@ class SQLiteStore(Reading):
         self.path = Path(path)
         if self.path.is_dir() or not self.path.absolute().parent.is_dir():
             raise FileFormatError(f"{path} cannot be a store: give a file in a folder that exists")
-        self._witness = Witness(Path(f"{self.path}-witness"))
+        check_file(self.path)
+        self._witness = Witness(self.path)
         try:
-            if self.path.exists():
-                self._commits = check_file(self.path, self._witness.count())
-            else:
-                self._commits = 0
-                if self._witness.count():
-                    raise FileFormatError(
-                        f"{path} is gone, but {self._witness.path} says that it had "
-                        f"{self._witness.count()} commits; bring it back, or remove that file too"
-                    )
             super().__init__(prepare(self.path))
+            (self._commits,) = self._one("SELECT count FROM commits")
+            self._witness.write(self._commits)  # the last may not be in it, if it was cut off
+            self._place = _place(self.path)
         except BaseException:
             self._witness.close()
             raise
-        self._changed = False
+        self._changed = self._doubted = self._broken = self._forgot = False
 
     def begin(self) -> None:
+        if self._broken:
+            self._reopen()
+        if _place(self.path) != self._place:
+            raise StoreError("its file, or the -wal beside it, was taken away; bring it back")
         self._run("BEGIN IMMEDIATE")
-        self._changed = False
+        self._changed = self._doubted
 
     def commit(self) -> None:
         """Durable when it returns."""
-        if not self._changed:
-            self._run("COMMIT")
-            return
-        self._run("UPDATE commits SET count = ?", (self._commits + 1,))
+        if self._changed:
+            self._run("UPDATE commits SET count = ?", (self._commits + 1,))
         self._run("COMMIT")
-        self._commits += 1
-        self._witness.write(self._commits)
+        if self._changed:
+            self._commits += 1
+            self._doubted = False
+            with suppress(OSError):  # the store has it, and the next commit tells the witness again
+                self._witness.write(self._commits)
+        if self._forgot:
+            self._clear_log()
+
+    def _clear_log(self) -> None:
+        """What was forgotten is in the log still; while somebody reads it, it cannot be cleared."""
+        with suppress(sqlite3.Error):
+            row = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            self._forgot = bool(row[0])
 
     def rollback(self) -> None:
-        if self._connection.in_transaction:
-            try:
+        """The next commit writes in any case: only that shows whether it can be done again."""
+        self._doubted = True
+        try:
+            if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
-            except sqlite3.Error:  # the file itself has trouble: begin anew with it
-                self._connection.close()
-                self._connection = prepare(self.path)
+        except sqlite3.Error:  # the file itself has trouble: begin anew with it
+            self._connection.close()
+            self._broken = True
+
+    def _reopen(self) -> None:
+        try:
+            self._commits = check_file(self.path, self._commits)
+            self._connection = prepare(self.path)
+            self._place = _place(self.path)
+        except FileFormatError as error:
+            raise StoreError(str(error)) from None
+        self._broken = False
 
     def close(self) -> None:
         self._connection.close()
@@ -270,19 +321,18 @@ class SQLiteStore(Reading):
         return self._run(sql, values)
 
     def add_experiment(self, row: ExperimentRow) -> int:
-        sql = f"INSERT INTO experiments ({_EXPERIMENT}, crc) VALUES (NULL{', ?' * 9})"
-        return self._write(sql, (*row[1:], _crc(row.arms, row.total))).lastrowid or 0
+        return self._write(_ADD_EXPERIMENT, (*row[1:], _seal(row[1:]))).lastrowid or 0
 
     def save_experiment(self, row: ExperimentRow) -> None:
         sql = (
             "UPDATE experiments SET version = ?, prior_version = ?, arms = ?, total = ?, crc = ? "
             "WHERE id = ?"
         )
-        crc = _crc(row.arms, row.total)
+        crc = _seal(row[1:])
         self._write(sql, (row.version, row.prior_version, row.arms, row.total, crc, row.id))
 
     def save_task(self, experiment: int, task: str, row: TaskRow) -> None:
-        crc = _crc(row.stats, row.pending)
+        crc = _seal_task(experiment, task, row)
         self._write(
             "INSERT INTO tasks (experiment, task, stats, rounds, pending, crc) "
             "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (experiment, task) DO UPDATE SET "
@@ -311,6 +361,7 @@ class SQLiteStore(Reading):
         self._write(f"DELETE FROM rewards WHERE decision IN ({of_task})", (experiment, task))
         self._write(f"DELETE FROM decisions WHERE {mine}", (experiment, task))
         self._write(f"DELETE FROM tasks WHERE {mine}", (experiment, task))
+        self._forgot = True
 
     def decision(self, experiment: int, decision_id: str) -> DecisionRow | None:
         sql = f"SELECT {_DECISION} FROM decisions WHERE experiment = ? AND decision_id = ?"
@@ -318,20 +369,15 @@ class SQLiteStore(Reading):
         return None if row is None else _decision(row)
 
     def add_decision(self, row: DecisionRow) -> int:
-        kept = row._replace(
-            action=_encode(row.action).decode(),
-            propensity=_plain(row.propensity),
-            reward=_plain(row.reward),
-            counted=_plain(row.counted),
-        )
-        return self._write(_ADD_DECISION, kept[1:]).lastrowid or 0
+        kept = _kept(row)[1:]
+        return self._write(_ADD_DECISION, (*kept, _seal(kept))).lastrowid or 0
 
     def save_decision(self, row: DecisionRow) -> None:
-        reward, counted = _plain(row.reward), _plain(row.counted)
+        kept = _kept(row)[1:]
         self._write(
-            "UPDATE decisions SET due = ?, settled = ?, received = ?, reward = ?, counted = ? "
-            "WHERE id = ?",
-            (row.due, row.settled, row.received, reward, counted, row.id),
+            "UPDATE decisions SET due = ?, settled = ?, received = ?, reward = ?, counted = ?, "
+            "crc = ? WHERE id = ?",
+            (*kept[-5:], _seal(kept), row.id),
         )
 
     def due(self, now: float, limit: int) -> list[DecisionRow]:
@@ -343,20 +389,20 @@ class SQLiteStore(Reading):
         return [_reward(row) for row in self._all(sql, (decision,))]
 
     def add_reward(self, row: RewardRow) -> None:
-        self._write(_ADD_REWARD, row._replace(reward=_plain(row.reward))[1:])
+        kept = row._replace(reward=_plain(row.reward))[1:]
+        self._write(_ADD_REWARD, (*kept, _seal(kept)))
 
     def add_change(self, row: ChangeRow) -> None:
-        self._write("INSERT INTO changes VALUES (?, ?, ?, ?, ?)", row)
+        self._write(_ADD_CHANGE, (*row, _seal(row)))
 
 
 class Keys(Reading):
     """The keys of a store, which may be in use."""
 
     def __init__(self, path: Path, *, make: bool = False) -> None:
-        if path.exists():
-            check_file(path, 0)
-        elif not make:
+        if not (make or path.exists()):
             raise FileNotFoundError(errno.ENOENT, "there is no such store", str(path))
+        check_file(path)
         super().__init__(prepare(path, wait=BUSY))
 
     def __enter__(self) -> Self:
@@ -366,7 +412,7 @@ class Keys(Reading):
         self._connection.close()
 
     def add(self, row: KeyRow) -> None:
-        self._run("INSERT INTO keys VALUES (?, ?, ?, ?, ?)", row)
+        self._run(_ADD_KEY, (*row, _seal(row)))
 
     def remove(self, key: str) -> bool:
         return self._run("DELETE FROM keys WHERE id = ?", (key,)).rowcount > 0
@@ -375,20 +421,13 @@ class Keys(Reading):
 class Witness:
     """How many commits there have been, beside the store; and the lock on it."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    def __init__(self, store: Path) -> None:
+        self._file = os.open(f"{store}-witness", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(self._file)
-            raise FileFormatError(
-                f"{str(path).removesuffix('-witness')} is in use by another process"
-            ) from None
-
-    def count(self) -> int:
-        kept = os.pread(self._file, 8, 0)
-        return int(struct.unpack("<q", kept)[0]) if len(kept) == 8 else 0
+            raise FileFormatError(f"{store} is in use by another process") from None
 
     def write(self, count: int) -> None:
         os.pwrite(self._file, struct.pack("<q", count), 0)
@@ -397,27 +436,57 @@ class Witness:
         os.close(self._file)
 
 
-def check_file(path: Path, witnessed: int) -> int:
-    """The number of commits in a store that is whole; raises if it is not, and changes nothing."""
-    remedy = "nothing was changed; restore a copy of the store"
+def witnessed(path: Path) -> int:
+    """The commits that the witness of a store knows of; 0 if there is none."""
     try:
-        connection = _connect(path, mode="ro")
-        try:
-            if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                return 0  # its making was cut off
-            _check_kind(connection, path)
-            found = [row[0] for row in connection.execute("PRAGMA quick_check(3)")]
-            (commits,) = connection.execute("SELECT count FROM commits").fetchone()
-        finally:
-            connection.close()
-    except sqlite3.DatabaseError as error:
-        raise FileFormatError(f"{path} is damaged or not a store: {error}; {remedy}") from None
+        kept = Path(f"{path}-witness").read_bytes()
+    except FileNotFoundError:
+        return 0
+    return int(struct.unpack("<q", kept)[0]) if len(kept) == 8 else 0
+
+
+def check_file(path: Path, least: int = 0) -> int:
+    """The commits of a store that is whole, or new; raises if it is not, and changes nothing.
+
+    There have to be `least`, and as many as the witness knows of.
+    """
+    remedy = (
+        "nothing was changed; bring its files back as they were, or put a copy of the store here "
+        f"and remove {path}-wal, -shm and -witness"
+    )
+    least = max(least, witnessed(path))
+    log = Path(f"{path}-wal")
+    commits, found = 0, ["ok"]
+    if not _size(path):
+        left = log if _size(log) else f"{path}-witness" if least else None
+        if left is not None:  # SQLite would remove the log
+            state = "empty" if path.exists() else "gone"
+            raise FileFormatError(f"{path} is {state}, but it was not, says {left}; {remedy}")
+    else:
+        try:  # where there is no log, none must be made
+            connection = _connect(path, mode="ro" if log.exists() else "ro&immutable=1")
+            try:
+                if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                    _check_kind(connection, path)
+                    how = "integrity" if _size(path) < THOROUGH else "quick"
+                    found = [row[0] for row in connection.execute(f"PRAGMA {how}_check(3)")]
+                    (commits,) = connection.execute("SELECT count FROM commits").fetchone()
+                    (page,) = connection.execute("PRAGMA page_size").fetchone()
+                    if _size(path) % page and not _size(log):
+                        found = ["its last page is cut off"]
+            finally:
+                connection.close()
+        except sqlite3.OperationalError as error:
+            raise FileFormatError(f"{path} cannot be read: {error}; nothing was changed") from None
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            raise FileFormatError(f"{path} is damaged or not a store: {error}; {remedy}") from None
     if found != ["ok"]:
-        raise FileFormatError(f"{path} is damaged: {'; '.join(found)}; {remedy}")
-    if commits < witnessed:
+        listed = "; ".join(" ".join(found).splitlines())
+        raise FileFormatError(f"{path} is damaged: {listed}; {remedy}")
+    if commits < least:
         raise FileFormatError(
-            f"{path} is damaged: it has {commits} commits, but {witnessed} were acknowledged (is "
-            f"{path}-wal whole?); {remedy}"
+            f"{path} is damaged: it has {commits} commits, but {least} were acknowledged (is {log} "
+            f"whole?); {remedy}; to go on with what is left, remove {path}-witness alone"
         )
     return int(commits)
 
@@ -428,6 +497,7 @@ def prepare(path: Path, *, wait: float = 0.0) -> sqlite3.Connection:
         connection = _connect(path, mode="rwc", wait=wait)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA cache_size = {-PAGES}")
         connection.execute("PRAGMA secure_delete = ON")  # what is forgotten is overwritten
         if connection.execute("PRAGMA user_version").fetchone() == (0,):
             connection.executescript(
@@ -446,39 +516,80 @@ def _connect(path: Path, *, mode: str, wait: float = BUSY) -> sqlite3.Connection
     )
 
 
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _place(path: Path) -> tuple[int, ...]:
+    """Which files the store is in, whatever their names are now."""
+    try:
+        return tuple(os.stat(name).st_ino for name in (path, f"{path}-wal"))
+    except OSError:
+        return ()
+
+
 def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
+    """That this is a store of this version, with the tables that it has to have."""
     (kind,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if kind != APPLICATION:
-        raise FileFormatError(f"{path} is not a store of adats")
+        raise FileFormatError(
+            f"{path} is not a store of adats; nothing was changed; give the name of a store, or of "
+            "a new file"
+        )
     if version != VERSION:
-        raise FileFormatError(f"{path} has version {version}; this adats reads {VERSION}")
+        raise FileFormatError(
+            f"{path} has version {version}; this adats reads {VERSION}: use the one that wrote it"
+        )
+    if _tables(connection) != _TABLES:
+        raise sqlite3.DatabaseError("its tables are not as they were made")
+
+
+def _tables(connection: sqlite3.Connection) -> list[Any]:
+    return connection.execute("SELECT name, sql FROM sqlite_master ORDER BY name").fetchall()
+
+
+def _new_tables() -> list[Any]:
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.executescript(SCHEMA)
+        return _tables(connection)
+    finally:
+        connection.close()
+
+
+_TABLES = _new_tables()
 
 
 def _explained(error: sqlite3.Error) -> Exception:
-    if isinstance(error, sqlite3.OperationalError):  # locked, full, an error of the disk
-        return StoreError(str(error))
-    return DamagedStore(f"the store is damaged: {error}")
+    if isinstance(error, sqlite3.OperationalError) and "decode" not in str(error):
+        return StoreError(str(error))  # locked, full, an error of the disk
+    return DamagedStore(f"the store is damaged: {error}; restore a copy of it")
 
 
 def _experiment(row: Any) -> ExperimentRow:
-    *fields, crc = row
-    found = ExperimentRow(*fields)
-    if crc != _crc(found.arms, found.total):
-        raise DamagedStore(f"the store is damaged: experiment {found.name!r} is not as written")
-    return found
+    return ExperimentRow(*_sealed(row, "experiment", 2))
 
 
-def _task(task: str, row: Any) -> TaskRow:
+def _task(experiment: int, task: str, row: Any) -> TaskRow:
     *fields, crc = row
     found = TaskRow(*fields)
-    if crc != _crc(found.stats, found.pending):
-        raise DamagedStore(f"the store is damaged: task {task!r} is not as written")
+    if crc != _seal_task(experiment, task, found):
+        raise _damaged(f"task {task!r}")
     return found
+
+
+def _kept(row: DecisionRow) -> DecisionRow:
+    return row._replace(
+        action=_encode(row.action).decode(),
+        propensity=_plain(row.propensity),
+        reward=_plain(row.reward),
+        counted=_plain(row.counted),
+    )
 
 
 def _decision(row: Any) -> DecisionRow:
-    kept = DecisionRow(*row)
+    kept = DecisionRow(*_sealed(row, "decision", 3))
     return kept._replace(
         action=_decode(kept.action),
         propensity=_listed(kept.propensity),
@@ -488,5 +599,5 @@ def _decision(row: Any) -> DecisionRow:
 
 
 def _reward(row: Any) -> RewardRow:
-    kept = RewardRow(*row)
+    kept = RewardRow(*_sealed(row, "reward", 0))
     return kept._replace(reward=_listed(kept.reward))

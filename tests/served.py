@@ -1,0 +1,110 @@
+"""A service for tests: as a process, or as an engine with a clock that is set by hand."""
+
+import json
+import re
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import msgspec
+
+from adats.service.engine import Engine
+from adats.service.spec import Experiment
+from adats.service.sqlite import SQLiteStore
+
+GAUSSIAN = {
+    "model": "gaussian",
+    "arms": ["a", "b", "c"],
+    "noise": 1.0,
+    "prior": {"given": {"mean": 0.0, "scale": 1.0, "task_scale": 0.5}},
+    "seed": 7,
+}
+
+
+@contextmanager
+def process(db, *options, **settings):
+    """`adats serve` on a free port: its address, and the process."""
+    command = [sys.executable, "-m", "adats", "serve", "--db", str(db), "--port", "0", *options]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    running = subprocess.Popen(command, **(pipes | settings))
+    try:
+        line = running.stdout.readline()
+        found = re.search(r"http://\S+?:\d+", line)
+        if found is None:
+            raise RuntimeError(line + running.communicate()[1])
+        yield SimpleNamespace(url=found[0], process=running)
+    finally:
+        running.terminate()
+        try:
+            running.wait(15)
+        finally:
+            running.kill()
+            running.wait()
+            running.stdout.close()
+            running.stderr.close()
+
+
+def call(url, method="GET", body=None, key=None):
+    """Status, JSON (or bytes) and headers of one request."""
+    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    data = None
+    if body is not None:
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        headers["Content-Type"] = "application/json"
+    request = urllib.request.Request(url, data, headers, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.status, _read(answer), dict(answer.headers)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, _read(error), dict(error.headers)
+
+
+def _read(answer):
+    content = answer.read()
+    return json.loads(content) if "json" in answer.headers.get("content-type", "") else content
+
+
+class Clock:
+    """Time stands still until it is moved."""
+
+    def __init__(self, time=1_000_000.0):
+        self.time = time
+
+    def __call__(self):
+        return self.time
+
+
+class Local:
+    """An engine on a store, each operation in a transaction of its own."""
+
+    def __init__(self, path, clock=None):
+        self.clock = Clock() if clock is None else clock
+        self.store = SQLiteStore(path)
+        self.engine = Engine(self.store, clock=self.clock)
+
+    def __getattr__(self, name):
+        """`local.decide("x", Ask("t"))` is the engine's, for the tenant `default`."""
+
+        def work(*arguments):
+            self.engine.begin()
+            try:
+                self.engine.settle_due()
+                result = getattr(self.engine, name)("default", *arguments)
+                self.engine.flush()
+            except BaseException:
+                self.engine.undo()
+                raise
+            self.store.commit()
+            return result
+
+        return work
+
+    def put(self, name, spec):
+        return self.__getattr__("put")(name, msgspec.convert(spec, Experiment))
+
+    def close(self):
+        self.store.close()
