@@ -113,13 +113,15 @@ def prepare(url, key=None):
             assert call(f"{at}/reward", "POST", tell, key)[0] == 200
 
 
-def narrowed():
-    """Another description of the same service."""
+def narrowed(*, keyed=False):
+    """Another description of the same service; one with keys does not answer without."""
     found = copy.deepcopy(description())
     new = [f"new-{i}" for i in range(20)]
     listed = {"name": [*EXPERIMENTS, *new[:5]], "task": TASKS, "arm": [*ARMS, "0", "d"]}
     for path in found["paths"].values():
         for operation in path.values():
+            if keyed and operation["security"]:
+                operation["security"] = [{"key": []}]
             for parameter in operation["parameters"]:
                 if parameter["name"] in listed:
                     parameter["schema"] = {"enum": listed[parameter["name"]]}

@@ -65,7 +65,8 @@ def call(url, method="GET", body=None, key=None):
 
 def _read(answer):
     content = answer.read()
-    return json.loads(content) if "json" in answer.headers.get("content-type", "") else content
+    plain = answer.headers.get("content-type", "").startswith("application/json")
+    return json.loads(content) if plain else content
 
 
 class Clock:

@@ -129,8 +129,10 @@ class Desk:
         if time.monotonic() < self._settle_at:
             return
         try:
-            self.engine.settle_due()
-        except DamagedStore as error:
+            found = self.engine.settle_due()
+            if found is not None:
+                self._note(found)
+        except DamagedStore as error:  # of a decision itself
             self._note(error)
             self._settle_at = time.monotonic() + TICK
             self.engine.undo()

@@ -33,7 +33,14 @@ from adats.service.messages import (
 )
 from adats.service.model import Change, Served, make
 from adats.service.spec import MOST_ARMS, Experiment, Invalid, canonical, check, parse
-from adats.service.store import ChangeRow, DecisionRow, ExperimentRow, RewardRow, Store
+from adats.service.store import (
+    ChangeRow,
+    DamagedStore,
+    DecisionRow,
+    ExperimentRow,
+    RewardRow,
+    Store,
+)
 
 MEMORY = 120e6  # bytes, roughly, that experiments and their tasks may take
 BACKLOG = 200  # decisions settled in one transaction, at most
@@ -50,6 +57,7 @@ class Engine:
         self.store, self.now = store, clock
         self._served: OrderedDict[tuple[str, str], Served] = OrderedDict()  # the last used last
         self._touched: set[Served] = set()  # in this transaction
+        self._aside: set[int] = set()  # decisions that are due, of tasks that are damaged
         self._run, self._named = secrets.token_hex(8), 0  # for names of decisions
 
     # transactions
@@ -220,12 +228,21 @@ class Engine:
                 results.append(Refused(tell.decision_id, code, str(error)))
         return ToldAll(results, sum(isinstance(result, Refused) for result in results))
 
-    def settle_due(self) -> int:
-        """Settle decisions whose window is over; how many they were."""
-        decisions = self.store.due(self.now(), BACKLOG)
-        for decision in decisions:
-            self._settle(self._by_id(decision.experiment), decision)
-        return len(decisions)
+    def settle_due(self) -> DamagedStore | None:
+        """Settle decisions whose window is over; of damaged tasks none, and what was found."""
+        found = None
+        for decision in self.store.due(self.now(), BACKLOG + len(self._aside)):
+            if decision.id in self._aside:
+                continue
+            served = self._by_id(decision.experiment)
+            try:
+                served.shelf.get(decision.task)
+            except DamagedStore as error:
+                self._aside.add(decision.id)
+                found = error
+                continue
+            self._settle(served, decision)
+        return found
 
     def settle(self, tenant: str, name: str, decision_id: str) -> None:
         """Settle one decision, whatever the time is."""
@@ -325,6 +342,10 @@ class Engine:
             return self.about(tenant, name)
         if (served.n_arms or 0) >= MOST_ARMS:
             raise Invalid("arm", f"there are {MOST_ARMS} arms, and there cannot be more")
+        if new.features is not None and not served.dim:
+            raise Invalid("features", "only arms of a linear model have features")
+        if new.like is not None and new.like not in (served.all_arms or ()):
+            raise Invalid("like", f"there is no arm {new.like!r}")
         self.change_arm(tenant, name, change)
         return self.about(tenant, name)
 

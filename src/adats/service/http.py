@@ -22,6 +22,7 @@ from adats.service.spec import Invalid
 from adats.service.store import DamagedStore, StoreError
 
 RETRY = (b"retry-after", b"1")
+NESTED = (dict, list)
 LONGEST_TEXT = 300  # characters of what was sent, in an error
 _WHERE = re.compile(r"(.*?)(?: - at `\$\.?([^`]*)`)?", re.DOTALL)
 _FIELD = re.compile(r"Object (?:contains unknown|missing required) field `(.*)`", re.DOTALL)
@@ -273,18 +274,21 @@ def _not_finite(body: bytes) -> str | None:
     import json
 
     try:
-        found = _search(json.loads(body), "")
+        found = _search(json.loads(body)).removeprefix(".")
     except (ValueError, RecursionError):
         return None
-    return None if found is None else _short(found.encode("utf-8", "replace").decode())
+    return _short(found.encode("utf-8", "replace").decode()) or None
 
 
-def _search(value: Any, path: str) -> str | None:
-    if isinstance(value, float) and not math.isfinite(value):
-        return path or None
-    items: Any = ()
-    if isinstance(value, dict):
-        items = ((f"{path}.{key}" if path else key, part) for key, part in value.items())
-    elif isinstance(value, list):
-        items = ((f"{path}[{i}]", part) for i, part in enumerate(value))
-    return next((found for where, part in items if (found := _search(part, where))), None)
+def _search(value: Any) -> str:
+    """The path to the first such number, such as `.rewards[1].reward`; empty if there is none."""
+    named = isinstance(value, dict)
+    for key, part in (
+        value.items() if named else enumerate(value if isinstance(value, list) else ())
+    ):
+        if isinstance(part, float):
+            if not math.isfinite(part):
+                return f".{key}" if named else f"[{key}]"
+        elif isinstance(part, NESTED) and (found := _search(part)):
+            return (f".{key}" if named else f"[{key}]") + found
+    return ""

@@ -1,6 +1,5 @@
 """What an experiment is, as users say it in JSON: its model, its prior, and its rules."""
 
-from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -18,7 +17,7 @@ from adats.types import Arm, MetaBelief
 
 MOST_ARMS, MOST_DIM, LONGEST_NAME, MOST_REWARDS = 500, 128, 200, 1000
 MOST_NUMBERS = 100_000  # candidates times arms of a mixture: all are looked at in each decision
-MOST_DEPTH = 20  # of what is nested in a prior file; they need 6
+NESTED, MOST_DEPTH = (dict, list), 20  # of what is nested in a prior file; they need 6
 LONGEST_WINDOW = 10 * 365 * 86_400.0
 LARGEST, LEAST = 1e20, 1e-20  # figures: products of a few of them, and of their inverses, exist
 LARGEST_COUNT, LEAST_COUNT = 1e12, 1e-6  # of parameters that count pulls: alpha, beta, shape, rate
@@ -174,12 +173,9 @@ def check(spec: Experiment) -> None:
 def _too_deep(value: Any) -> bool:
     level = [value]
     for _ in range(MOST_DEPTH):
-        level = [part for item in level for part in _parts(item)]
+        parts = (item.values() if isinstance(item, dict) else item for item in level if item)
+        level = [part for inner in parts for part in inner if isinstance(part, NESTED)]
     return bool(level)
-
-
-def _parts(value: Any) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 def meta_of(spec: Experiment) -> MetaBelief:
@@ -203,7 +199,7 @@ def meta_of(spec: Experiment) -> MetaBelief:
 def _blamed(prior: Prior, error: str) -> str:
     """The field that an error begins with, such as "scale must not be negative"."""
     name = error.partition(" ")[0]
-    if name == "noise":
+    if name in ("arms", "noise"):
         return name
     for part in ("given", "default"):
         if name in getattr(getattr(prior, part), "__struct_fields__", ()):

@@ -178,7 +178,7 @@ class Reading:
             yield task, _task(experiment, task, row)
 
     def decisions(self, experiment: int) -> Iterator[DecisionRow]:
-        sql = f"SELECT {_DECISION} FROM decisions WHERE experiment = ? ORDER BY id"
+        sql = f"SELECT {_DECISION} FROM decisions NOT INDEXED WHERE experiment = ? ORDER BY id"
         yield from map(_decision, self._all(sql, (experiment,)))
 
     def changes(self, experiment: int) -> Iterator[ChangeRow]:
@@ -495,7 +495,8 @@ def prepare(path: Path, *, wait: float = 0.0) -> sqlite3.Connection:
     """A connection that writes; a new file becomes a store."""
     try:
         connection = _connect(path, mode="rwc", wait=wait)
-        connection.execute("PRAGMA journal_mode = WAL")
+        if connection.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
+            raise sqlite3.OperationalError("there can be no write-ahead log in its folder")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA cache_size = {-PAGES}")
         connection.execute("PRAGMA secure_delete = ON")  # what is forgotten is overwritten
