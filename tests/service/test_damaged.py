@@ -15,10 +15,11 @@ import uvicorn
 
 import command
 from adats.errors import FileFormatError
-from adats.service import sqlite
+from adats.service import file
+from adats.service.file import check_file
 from adats.service.messages import Ask, Tell
 from adats.service.replay import replay
-from adats.service.sqlite import SQLiteStore, SQLiteView, check_file
+from adats.service.sqlite import SQLiteStore, SQLiteView
 from adats.service.store import DamagedStore, StoreError
 from hammer import check_statistics, told_by_library, wait_for
 from served import GAUSSIAN, Clock, Local, call, process
@@ -247,7 +248,7 @@ def test_a_store_whose_making_was_cut_off_is_made(tmp_path):
 
 
 def test_a_folder_without_a_write_ahead_log_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(sqlite, "_connect", lambda *_, **__: sqlite3.connect(":memory:"))
+    monkeypatch.setattr(file, "connect", lambda *_, **__: sqlite3.connect(":memory:"))
     with pytest.raises(FileFormatError, match="no write-ahead log"):
         SQLiteStore(tmp_path / "x.db")
 

@@ -10,8 +10,9 @@ import pytest
 
 from adats.service.desk import Desk
 from adats.service.engine import Engine
+from adats.service.file import witnessed
 from adats.service.messages import Ask, Tell
-from adats.service.sqlite import SQLiteStore, witnessed
+from adats.service.sqlite import SQLiteStore
 from adats.service.store import StoreError
 from hammer import (
     Client,

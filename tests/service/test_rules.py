@@ -316,6 +316,6 @@ def test_a_refused_late_reward_does_not_settle(local):
         local.engine.reward("default", "x", Tell("1", 6.0))
     assert local.engine.served("default", "x").version == version
     assert local.store.decision(1, "1").counted is None
-    assert local.engine.settle_due() == 1
+    local.engine.settle_due()
     assert local.store.decision(1, "1").counted == 5.0
     local.engine.undo()

@@ -97,8 +97,9 @@ def replay(
 ) -> None:
     """Play the log of a store into an empty one: is every decision, and the state, the same?"""
     _need()
+    from adats.service.file import check_file
     from adats.service.replay import replay as play
-    from adats.service.sqlite import SQLiteStore, SQLiteView, check_file
+    from adats.service.sqlite import SQLiteStore, SQLiteView
 
     if not db.is_file():
         raise ValueError(f"there is no store {db}")

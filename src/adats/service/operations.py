@@ -61,9 +61,7 @@ OPERATIONS = (
         write=True,
         largest=LARGEST_SPEC,
     ),
-    Operation(
-        "about", "GET", NAMED, "The settings of an experiment.", None, About, (404, *QUEUED)
-    ),
+    Operation("about", "GET", NAMED, "The settings of an experiment.", None, About, (404, *QUEUED)),
     Operation(
         "decide",
         "POST",

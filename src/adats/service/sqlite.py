@@ -6,10 +6,8 @@ and none is used that is not as it was written.
 """
 
 import errno
-import fcntl
 import os
 import sqlite3
-import struct
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -19,6 +17,7 @@ from typing import Any, Self
 import msgspec
 
 from adats.errors import FileFormatError
+from adats.service.file import BUSY, Witness, check_file, connect, place, prepare
 from adats.service.store import (
     ChangeRow,
     DamagedStore,
@@ -33,51 +32,6 @@ from adats.service.store import (
 )
 
 Values = Sequence[Any] | dict[str, Any]
-
-APPLICATION, VERSION = 0x61646174, 1  # "adat"
-PAGES = 32_000  # kilobytes of the file that are kept in memory
-THOROUGH = 50e6  # bytes of a store whose indices are compared with its tables at the start
-BUSY = 5.0  # seconds that a view or a command waits for a lock; the engine does not wait
-
-SCHEMA = """
-CREATE TABLE commits (count INTEGER NOT NULL);
-INSERT INTO commits VALUES (0);
-CREATE TABLE experiments (
-    id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, name TEXT NOT NULL, spec TEXT NOT NULL,
-    seed INTEGER NOT NULL, version INTEGER NOT NULL, prior_version INTEGER NOT NULL,
-    arms TEXT NOT NULL, total BLOB NOT NULL, crc INTEGER NOT NULL,
-    UNIQUE (tenant, name)
-);
-CREATE TABLE tasks (
-    id INTEGER PRIMARY KEY, experiment INTEGER NOT NULL, task TEXT NOT NULL,
-    stats BLOB NOT NULL, rounds INTEGER NOT NULL, pending BLOB, crc INTEGER NOT NULL
-);
-CREATE UNIQUE INDEX tasks_by_name ON tasks (experiment, task);
-CREATE TABLE decisions (
-    id INTEGER PRIMARY KEY, experiment INTEGER NOT NULL, seq INTEGER NOT NULL,
-    decision_id TEXT NOT NULL, task TEXT NOT NULL, action TEXT NOT NULL, features BLOB,
-    request TEXT, propensity, state_version INTEGER NOT NULL, prior_version INTEGER NOT NULL,
-    time NOT NULL, explored INTEGER NOT NULL, holdout INTEGER, due, settled INTEGER,
-    received INTEGER NOT NULL, reward, counted, crc INTEGER NOT NULL
-);
-CREATE UNIQUE INDEX decisions_by_name ON decisions (experiment, decision_id);
-CREATE INDEX decisions_by_task ON decisions (experiment, task);
-CREATE INDEX decisions_due ON decisions (due) WHERE due IS NOT NULL;
-CREATE TABLE rewards (
-    id INTEGER PRIMARY KEY, experiment INTEGER NOT NULL, seq INTEGER NOT NULL,
-    decision INTEGER NOT NULL, reward NOT NULL, reward_id TEXT, time NOT NULL,
-    crc INTEGER NOT NULL
-);
-CREATE INDEX rewards_by_decision ON rewards (decision);
-CREATE TABLE changes (
-    experiment INTEGER NOT NULL, seq INTEGER NOT NULL, kind TEXT NOT NULL, data TEXT NOT NULL,
-    time NOT NULL, crc INTEGER NOT NULL
-);
-CREATE TABLE keys (
-    id TEXT PRIMARY KEY, tenant TEXT NOT NULL, hash BLOB NOT NULL, write INTEGER NOT NULL,
-    created NOT NULL, crc INTEGER NOT NULL
-);
-"""
 
 _EXPERIMENT = ", ".join((*ExperimentRow._fields, "crc"))
 _DECISION = ", ".join((*DecisionRow._fields, "crc"))
@@ -196,7 +150,7 @@ class SQLiteView(Reading):
 
     def __init__(self, path: Path) -> None:
         try:
-            super().__init__(_connect(path, mode="ro"))
+            super().__init__(connect(path, mode="ro"))
         except sqlite3.Error as error:
             raise _explained(error) from error
         self._run("BEGIN")
@@ -257,7 +211,7 @@ class SQLiteStore(Reading):
             super().__init__(prepare(self.path))
             (self._commits,) = self._one("SELECT count FROM commits")
             self._witness.write(self._commits)  # the last may not be in it, if it was cut off
-            self._place = _place(self.path)
+            self.place = place(self.path)
         except BaseException:
             self._witness.close()
             raise
@@ -266,7 +220,7 @@ class SQLiteStore(Reading):
     def begin(self) -> None:
         if self._broken:
             self._reopen()
-        if _place(self.path) != self._place:
+        if place(self.path) != self.place:
             raise StoreError("its file, or the -wal beside it, was taken away; bring it back")
         self._run("BEGIN IMMEDIATE")
         self._changed = self._doubted
@@ -304,7 +258,7 @@ class SQLiteStore(Reading):
         try:
             self._commits = check_file(self.path, self._commits)
             self._connection = prepare(self.path)
-            self._place = _place(self.path)
+            self.place = place(self.path)
         except FileFormatError as error:
             raise StoreError(str(error)) from None
         self._broken = False
@@ -416,150 +370,6 @@ class Keys(Reading):
 
     def remove(self, key: str) -> bool:
         return self._run("DELETE FROM keys WHERE id = ?", (key,)).rowcount > 0
-
-
-class Witness:
-    """How many commits there have been, beside the store; and the lock on it."""
-
-    def __init__(self, store: Path) -> None:
-        self._file = os.open(f"{store}-witness", os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self._file)
-            raise FileFormatError(f"{store} is in use by another process") from None
-
-    def write(self, count: int) -> None:
-        os.pwrite(self._file, struct.pack("<q", count), 0)
-
-    def close(self) -> None:
-        os.close(self._file)
-
-
-def witnessed(path: Path) -> int:
-    """The commits that the witness of a store knows of; 0 if there is none."""
-    try:
-        kept = Path(f"{path}-witness").read_bytes()
-    except FileNotFoundError:
-        return 0
-    return int(struct.unpack("<q", kept)[0]) if len(kept) == 8 else 0
-
-
-def check_file(path: Path, least: int = 0) -> int:
-    """The commits of a store that is whole, or new; raises if it is not, and changes nothing.
-
-    There have to be `least`, and as many as the witness knows of.
-    """
-    remedy = (
-        "nothing was changed; bring its files back as they were, or put a copy of the store here "
-        f"and remove {path}-wal, -shm and -witness"
-    )
-    least = max(least, witnessed(path))
-    log = Path(f"{path}-wal")
-    commits, found = 0, ["ok"]
-    if not _size(path):
-        left = log if _size(log) else f"{path}-witness" if least else None
-        if left is not None:  # SQLite would remove the log
-            state = "empty" if path.exists() else "gone"
-            raise FileFormatError(f"{path} is {state}, but it was not, says {left}; {remedy}")
-    else:
-        try:  # where there is no log, none must be made
-            connection = _connect(path, mode="ro" if log.exists() else "ro&immutable=1")
-            try:
-                if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                    _check_kind(connection, path)
-                    how = "integrity" if _size(path) < THOROUGH else "quick"
-                    found = [row[0] for row in connection.execute(f"PRAGMA {how}_check(3)")]
-                    (commits,) = connection.execute("SELECT count FROM commits").fetchone()
-                    (page,) = connection.execute("PRAGMA page_size").fetchone()
-                    if _size(path) % page and not _size(log):
-                        found = ["its last page is cut off"]
-            finally:
-                connection.close()
-        except sqlite3.OperationalError as error:
-            raise FileFormatError(f"{path} cannot be read: {error}; nothing was changed") from None
-        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-            raise FileFormatError(f"{path} is damaged or not a store: {error}; {remedy}") from None
-    if found != ["ok"]:
-        listed = "; ".join(" ".join(found).splitlines())
-        raise FileFormatError(f"{path} is damaged: {listed}; {remedy}")
-    if commits < least:
-        raise FileFormatError(
-            f"{path} is damaged: it has {commits} commits, but {least} were acknowledged (is {log} "
-            f"whole?); {remedy}; to go on with what is left, remove {path}-witness alone"
-        )
-    return int(commits)
-
-
-def prepare(path: Path, *, wait: float = 0.0) -> sqlite3.Connection:
-    """A connection that writes; a new file becomes a store."""
-    try:
-        connection = _connect(path, mode="rwc", wait=wait)
-        if connection.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
-            raise sqlite3.OperationalError("there can be no write-ahead log in its folder")
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute(f"PRAGMA cache_size = {-PAGES}")
-        connection.execute("PRAGMA secure_delete = ON")  # what is forgotten is overwritten
-        if connection.execute("PRAGMA user_version").fetchone() == (0,):
-            connection.executescript(
-                f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA application_id = {APPLICATION}; "
-                f"PRAGMA user_version = {VERSION}; COMMIT;"
-            )
-    except sqlite3.Error as error:
-        raise FileFormatError(f"{path} cannot be opened: {error}") from None
-    return connection
-
-
-def _connect(path: Path, *, mode: str, wait: float = BUSY) -> sqlite3.Connection:
-    uri = f"{path.absolute().as_uri()}?mode={mode}"
-    return sqlite3.connect(
-        uri, uri=True, isolation_level=None, check_same_thread=False, timeout=wait
-    )
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
-
-
-def _place(path: Path) -> tuple[int, ...]:
-    """Which files the store is in, whatever their names are now."""
-    try:
-        return tuple(os.stat(name).st_ino for name in (path, f"{path}-wal"))
-    except OSError:
-        return ()
-
-
-def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
-    """That this is a store of this version, with the tables that it has to have."""
-    (kind,) = connection.execute("PRAGMA application_id").fetchone()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if kind != APPLICATION:
-        raise FileFormatError(
-            f"{path} is not a store of adats; nothing was changed; give the name of a store, or of "
-            "a new file"
-        )
-    if version != VERSION:
-        raise FileFormatError(
-            f"{path} has version {version}; this adats reads {VERSION}: use the one that wrote it"
-        )
-    if _tables(connection) != _TABLES:
-        raise sqlite3.DatabaseError("its tables are not as they were made")
-
-
-def _tables(connection: sqlite3.Connection) -> list[Any]:
-    return connection.execute("SELECT name, sql FROM sqlite_master ORDER BY name").fetchall()
-
-
-def _new_tables() -> list[Any]:
-    connection = sqlite3.connect(":memory:")
-    try:
-        connection.executescript(SCHEMA)
-        return _tables(connection)
-    finally:
-        connection.close()
-
-
-_TABLES = _new_tables()
 
 
 def _explained(error: sqlite3.Error) -> Exception:
