@@ -36,7 +36,7 @@ BODIES = {
     "add_arm": {"arm": "d", "like": "a"},
 }
 GUARDED = [operation for operation in OPERATIONS if not operation.open]
-NAMED = [operation for operation in GUARDED if "{name}" in operation.path]
+NAMED = [o for o in GUARDED if "{name}" in o.path and o.name != "put"]  # of what is there
 WITH_BODY = [operation for operation in GUARDED if operation.takes is not None]
 
 
@@ -45,9 +45,8 @@ def names(operations):
 
 
 def path_of(operation):
-    return (
-        operation.path.replace("{name}", "x").replace("{task:path}", "t").replace("{arm:path}", "a")
-    )
+    path = operation.path.replace(":path", "")
+    return path.format(name="x", task="t", arm="a")
 
 
 def send(url, operation, *, key=None, body=None, headers=None):
@@ -210,12 +209,8 @@ def test_only_operations_that_change_something_need_a_key_to_write():
 
 @pytest.mark.parametrize("operation", NAMED, ids=names(NAMED))
 def test_the_experiment_of_another_tenant_is_not_there(kept, operation):
-    if operation.name == "put":
-        return  # a name of one's own: see below
-    other, none = (
-        send(kept.url, operation, key=kept.other),
-        operation._replace(path=operation.path.replace("{name}", "nothing")),
-    )
+    other = send(kept.url, operation, key=kept.other)
+    none = operation._replace(path=operation.path.replace("{name}", "nothing"))
     assert other.status == 404
     missing = send(kept.url, none, key=kept.other)
     assert missing.body["error"].replace("'nothing'", "'x'") == other.body["error"]

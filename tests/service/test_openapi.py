@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import sqlite3
 from html.parser import HTMLParser
 
 import jsonschema
@@ -12,7 +13,7 @@ from adats.service.meanings import ANSWERS, BODIES, FIELDS
 from adats.service.openapi import GROUPS, LINKS, description
 from adats.service.operations import OPERATIONS
 from adats.service.page import BASE, curl, page
-from served import call, process
+from served import GAUSSIAN, call, process
 
 FOUND = description()
 SCHEMAS = FOUND["components"]["schemas"]
@@ -147,7 +148,43 @@ def test_the_page_shows_every_field_of_every_body():
             assert first in page(), (name, field)
 
 
-# What answers look like is checked by Schemathesis against a process
+def conforms(answer, path, method):
+    """Check status, headers and body of an answer against the description."""
+    status, body, headers = answer
+    response = FOUND["paths"][path][method]["responses"][str(status)]
+    schema = response["content"]["application/json"]["schema"]
+    jsonschema.validate(body, schema | {"components": FOUND["components"]})
+    assert all(int(headers[name.lower()]) >= 1 for name in response.get("headers", ()))
+
+
+def test_answers_of_a_store_that_cannot_be_written_are_as_described(tmp_path):
+    path = "/v1/experiments/{name}/decide"
+    with process(tmp_path / "x.db") as service:
+        at = f"{service.url}/v1/experiments"
+        assert call(f"{at}/x", "PUT", GAUSSIAN)[0] == 201
+        assert call(f"{at}/safe", "PUT", GAUSSIAN | {"control": "b"})[0] == 201
+        lock = sqlite3.connect(tmp_path / "x.db", isolation_level=None)
+        lock.execute("BEGIN IMMEDIATE")
+        try:
+            plain = call(f"{at}/x/decide", "POST", {"task": "t"})
+            safe = call(f"{at}/safe/decide", "POST", {"task": "t", "decision_id": "d"})
+        finally:
+            lock.close()
+        assert (plain[0], safe[0]) == (503, 503)
+        conforms(plain, path, "post")
+        conforms(safe, path, "post")
+        assert "action" not in plain[1]
+        assert {"action": "b", "fallback": True, "decision_id": "d"}.items() <= safe[1].items()
+
+
+def test_answers_of_a_service_with_too_much_to_do_are_as_described(tmp_path):
+    with process(tmp_path / "x.db", "--waiting", "0") as service:
+        answer = call(f"{service.url}/v1/experiments/x", "PUT", GAUSSIAN)
+    assert answer[0] == 429
+    conforms(answer, "/v1/experiments/{name}", "put")
+
+
+# What other answers look like is checked by Schemathesis against a process
 
 
 def test_schemathesis_finds_no_fault_in_what_is_described(tmp_path):

@@ -302,3 +302,19 @@ def test_the_rewards_of_several_arms_are_summed(local):
     assert found.holdout_mean == pytest.approx(np.mean(sums[True]))
     error = math.sqrt(sum(np.var(values, ddof=1) / len(values) for values in sums.values()))
     assert found.high - found.low == pytest.approx(2 * 1.959964 * error, rel=1e-6)
+
+
+def test_a_decision_to_pull_no_arm_counts_as_a_reward_of_nothing(local):
+    """Nobody would tell its reward, and without it the policy would look better than it is."""
+    prior = {"given": {"mean": -1.0, "scale": 0.1, "task_scale": 0.1}}
+    semi = {"model": "semi-bandit", "size": 2, "control": ["b"], "holdout": {"share": 0.5}}
+    local.put("x", GAUSSIAN | {"prior": prior} | semi)
+    held = 0
+    for i in range(20):
+        decided = local.decide("x", Ask("t", str(i)))
+        assert decided.action == (["b"] if decided.holdout else [])
+        held += decided.holdout
+    told = report_of(local)
+    assert (told.counted, told.missing) == (20 - held, held)
+    assert (told.lift.policy_mean, told.lift.policy_decisions) == (0.0, 20 - held)
+    assert (told.lift.holdout_mean, told.lift.holdout_decisions) == (None, 0)

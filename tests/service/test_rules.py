@@ -193,9 +193,15 @@ def test_the_rewards_of_several_arms_sum_arm_by_arm():
     silent = made(spec, ["a", "c"])
     settle(silent, EDGE)
     assert silent.row.counted == [-1.0, -1.0]
-    nothing = made(spec, [])
-    settle(nothing, EDGE)
-    assert nothing.row.counted == []
+
+
+def test_a_decision_to_pull_no_arm_has_nothing_to_wait_for():
+    spec = settings("sum", model="semi-bandit", size=2, window=WINDOW, apply="at_window_end")
+    case = made(spec, [])
+    case.row = rules.of_nothing(case.row)
+    assert (case.row.due, case.row.reward, case.row.counted) == (None, [], [])
+    assert tell(case, IN_TIME, []) == ("held", [])
+    assert tell(case, EDGE, []) == ("duplicate", [])
 
 
 @pytest.mark.parametrize(
@@ -247,7 +253,6 @@ SEMI = GAUSSIAN | {"model": "semi-bandit", "size": 2}
     [
         (BINARY | {"window": 1.0, "default_reward": 0.5}, "default_reward"),
         (BINARY | {"model": "count", "window": 1.0, "default_reward": -1.0}, "default_reward"),
-        (GAUSSIAN | {"window": 1.0, "default_reward": 1e200}, "default_reward"),
         (GAUSSIAN | {"default_reward": 0.0}, "default_reward"),
         (GAUSSIAN | {"apply": "at_window_end"}, "apply"),
         (GAUSSIAN | {"late": "replace"}, "late"),

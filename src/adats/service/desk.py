@@ -48,7 +48,7 @@ class Desk:
         self._worker: asyncio.Task[None] | None = None
         self._closing = False
         self.trouble: Exception | None = None  # why the last group failed, if it did
-        self.damage: DamagedStore | None = None  # what was found last, if anything
+        self.damage: Exception | None = None  # what was found last, if anything
         self._settle_at = 0.0
         self.groups = 0
         self.commit_seconds = 0.0
@@ -125,14 +125,16 @@ class Desk:
                 await asyncio.sleep(PAUSE)
 
     async def _settle(self) -> None:
-        """Damage among what is due keeps that from being settled, but nothing else back."""
+        """A fault among what is due keeps that from being settled, but nothing else back."""
         if time.monotonic() < self._settle_at:
             return
         try:
             found = self.engine.settle_due()
             if found is not None:
                 self._note(found)
-        except DamagedStore as error:  # of a decision itself
+        except StoreError:
+            raise
+        except Exception as error:
             self._note(error)
             self._settle_at = time.monotonic() + TICK
             self.engine.undo()
@@ -162,10 +164,10 @@ class Desk:
         for job in jobs:
             _reply(job, error)
 
-    def _note(self, error: DamagedStore) -> None:
+    def _note(self, error: Exception) -> None:
         """Part of the store cannot be used; the rest goes on."""
         if str(error) != str(self.damage):
-            log.error("%s", error)
+            log.error("%s", error, exc_info=None if isinstance(error, DamagedStore) else error)
         self.damage = error
 
 

@@ -167,7 +167,7 @@ class Engine:
         except ValueError as error:  # the oracle finds no action among the allowed arms
             raise Invalid("allowed", str(error)) from None
         decision, now = chosen.decision, self.now()
-        return DecisionRow(
+        made = DecisionRow(
             0,
             served.id,
             served.version + 1,
@@ -184,6 +184,7 @@ class Engine:
             None if chosen.held_out is None else int(chosen.held_out),
             rules.when_due(served.spec, now, served.counts_pending),
         )
+        return rules.of_nothing(made) if made.action == [] else made
 
     def reward(self, tenant: str, name: str, tell: Tell) -> Told:
         served = self.served(tenant, name)

@@ -275,7 +275,7 @@ class Served(AdaTS):
         pulled = self._pulled(*_pull(decision))
         out, into = self._blank.stats.add(pulled, old), self._blank.stats.add(pulled, new)
         stats = state.stats - out + into
-        if float(np.abs(out.flat()).max()) > FADED * float(np.abs(stats.flat()).max()):
+        if _faded(out, stats):
             stats = self._blank.stats  # what is left would be round-off: count from the log
             for row in rows():
                 value = new if row.id == decision.id else row.counted
@@ -408,6 +408,12 @@ def _keyed(key: bytes, decision_id: str) -> Any:
         "has_uint32": 0,
         "uinteger": 0,
     }
+
+
+def _faded(out: Any, left: Any) -> bool:
+    """Whether statistics are small beside what was taken out of them; arm by arm."""
+    taken, stayed = (np.abs(getattr(part, "table", part.flat())) for part in (out, left))
+    return bool((taken.max(axis=0) > FADED * stayed.max(axis=0)).any())
 
 
 def _packed(state: TaskState) -> TaskRow:

@@ -11,7 +11,7 @@ import numpy as np
 from adats.service.engine import Engine, NotFound
 from adats.service.messages import Ask, Tell
 from adats.service.model import Change
-from adats.service.rules import Conflict, when_due
+from adats.service.rules import Conflict, of_nothing, when_due
 from adats.service.spec import Invalid
 from adats.service.store import DecisionRow, ExperimentRow, Store, View
 
@@ -134,7 +134,7 @@ class _Player:
         fresh = row._replace(
             experiment=made.experiment, due=due, settled=None, received=0, reward=None, counted=None
         )
-        engine.keep(served, fresh)
+        engine.keep(served, of_nothing(fresh) if row.action == [] else fresh)
         return all(getattr(made, name) == getattr(row, name) for name in OWN) and (
             made.propensity == row.propensity
             or (self.forgotten > 0 and _near(made.propensity, row.propensity))

@@ -31,6 +31,11 @@ def when_due(spec: Experiment, time: float, counts_pending: bool) -> float | Non
     return time + spec.window if waits else None
 
 
+def of_nothing(decision: DecisionRow) -> DecisionRow:
+    """A decision to pull no arm, as a semi-bandit's may be: there is no reward to wait for."""
+    return decision._replace(due=None, reward=[], counted=[])
+
+
 def receive(
     decision: DecisionRow,
     earlier: Sequence[RewardRow],

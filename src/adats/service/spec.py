@@ -16,7 +16,7 @@ from adats.stats import ArmStats, BinaryStats, CountStats
 from adats.types import Arm, MetaBelief
 
 MOST_ARMS, MOST_DIM, LONGEST_NAME, MOST_REWARDS = 500, 128, 200, 1000
-MOST_NUMBERS = 100_000  # candidates times arms of a mixture: all are looked at in each decision
+MOST_NUMBERS = 20_000  # candidates times arms of a mixture: all are looked at in each decision
 NESTED, MOST_DEPTH = (dict, list), 20  # of what is nested in a prior file; they need 6
 LONGEST_WINDOW = 10 * 365 * 86_400.0
 LARGEST, LEAST = 1e20, 1e-20  # figures: products of a few of them, and of their inverses, exist
