@@ -19,7 +19,7 @@ from adats.service.store import DamagedStore, StoreError
 
 T = TypeVar("T")
 
-MOST, LONGEST = 64, 0.01  # operations and seconds of one group
+MOST, LONGEST = 32, 0.01  # operations and seconds of one group
 PATIENCE, PAUSE = 1.0, 0.01  # seconds to wait for a lock, and between two tries
 TICK = 0.5  # seconds between looks at what is due
 REFUSALS = (NotFound, Conflict, Invalid)  # raised before anything was changed

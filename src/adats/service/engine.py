@@ -57,6 +57,7 @@ class Engine:
         self.store, self.now = store, clock
         self._served: OrderedDict[tuple[str, str], Served] = OrderedDict()  # the last used last
         self._touched: set[Served] = set()  # in this transaction
+        self._named_by_id: dict[int, tuple[str, str]] = {}
         self._aside: set[int] = set()  # decisions that are due, of tasks that are damaged
         self._run, self._named = secrets.token_hex(8), 0  # for names of decisions
 
@@ -78,6 +79,7 @@ class Engine:
         """Nothing since `begin` has happened."""
         self._served.clear()
         self._touched.clear()
+        self._named_by_id.clear()
         self.store.rollback()
 
     # experiments
@@ -271,8 +273,11 @@ class Engine:
         served.recount(new, old.counted, new.counted, rows)
 
     def _by_id(self, experiment: int) -> Served:
-        row = self.store.by_id(experiment)
-        return self.served(row.tenant, row.name)
+        named = self._named_by_id.get(experiment)
+        if named is None:
+            row = self.store.by_id(experiment)
+            named = self._named_by_id[experiment] = (row.tenant, row.name)
+        return self.served(*named)
 
     # tasks and arms
 
