@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scipy.integrate import quad_vec
+from scipy.integrate import quad, quad_vec
 from scipy.special import betainc, betaln, gammainc, log_ndtr, ndtr
 
 from adats import (
@@ -27,7 +27,7 @@ from adats import (
     Top,
     default_prior,
 )
-from adats.propensities import floored, propensities
+from adats.propensities import chance, floored, propensities
 from adats.propensities.draws import thetas
 from adats.propensities.gaussian import best_gaussian
 
@@ -505,3 +505,45 @@ def test_conditioning_changes_the_chances():
     prior = GaussianArms([0.0, 0.0], 1.0, 1.0)
     told = prior.condition(ArmStats.zeros(2).add(0, 3.0)).belief
     assert chances(told)[0] == pytest.approx(two(1.5, math.sqrt(0.5), 0.0, 1.0), rel=1e-6)
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=150)
+def test_the_chance_of_one_arm_is_that_of_all(seed):
+    rng = np.random.default_rng(seed)
+    arms = int(rng.integers(2, 30))
+    scale = np.exp(rng.choice([0.01, 0.3, 1.5]) * rng.standard_normal(arms))
+    scale[rng.random(arms) < 0.1] = 0.0  # known
+    belief = GaussianArms(rng.choice([0.01, 1.0, 5.0]) * rng.standard_normal(arms), scale, 1.0)
+    allowed = rng.random(arms) < 0.7
+    allowed[0] = True
+    for mask in (None, allowed):
+        every = propensities(belief, allowed=mask).probabilities
+        open_arms = np.arange(arms) if mask is None else np.flatnonzero(mask)
+        for arm in rng.choice(open_arms, 2).tolist():
+            assert chance(belief, arm, mask) == pytest.approx(every[arm], rel=2e-6, abs=1e-9)
+
+
+def test_the_chance_of_one_arm_by_adaptive_quadrature():
+    rng = np.random.default_rng(5)
+    for arms in (2, 3, 10, 40):
+        mean, scale = rng.standard_normal(arms), rng.uniform(0.3, 1.5, arms)
+        others = np.delete(np.arange(arms), 1)
+
+        def density(x, mean=mean, scale=scale, others=others):
+            below = ndtr((x - mean[others]) / scale[others]).prod()
+            u = (x - mean[1]) / scale[1]
+            return math.exp(-u * u / 2) / math.sqrt(2 * math.pi) / scale[1] * below
+
+        ends = (mean[1] - 12 * scale[1], mean[1] + 12 * scale[1])
+        wanted, _ = quad(density, *ends, epsabs=1e-13, epsrel=1e-10, limit=500)
+        found = chance(GaussianArms(mean, scale, 1.0), 1)
+        assert found == pytest.approx(wanted, rel=1e-7, abs=1e-10)
+
+
+def test_the_chance_of_one_arm_of_other_beliefs():
+    beta = BetaArms([3.0, 5.0, 2.0], [7.0, 6.0, 2.0])
+    every = propensities(beta).probabilities
+    assert [chance(beta, arm) for arm in range(3)] == every.tolist()
+    assert chance(GaussianArms([0.0, 1.0], [0.0, 0.0], 1.0), 1) == 1.0
+    assert chance(GaussianArms([0.0], [1.0], 1.0), 0) == 1.0

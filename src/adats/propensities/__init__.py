@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adats import checks
+from adats.beliefs import GaussianArms
 from adats.oracles import BestArm, BestRow, Oracle
 from adats.propensities.draws import counted, thetas
 from adats.propensities.exact import best_arm
+from adats.propensities.gaussian import chance_gaussian
 from adats.types import BoolArray, FloatArray, IntArray, Rng
 
-__all__ = ["Propensities", "exact_propensities", "floored", "propensities"]
+__all__ = ["Propensities", "chance", "exact_propensities", "floored", "propensities"]
 
 
 class Propensities(NamedTuple):
@@ -82,6 +84,17 @@ def exact_propensities(belief: Any, allowed: BoolArray | None = None) -> FloatAr
     exact = np.zeros(belief.mean.size)
     exact[arms] = inside
     return exact
+
+
+def chance(belief: Any, arm: int, allowed: BoolArray | None = None) -> float | None:
+    """The chance of one arm to be best, in less time than that of all; None as there."""
+    if type(belief) is not GaussianArms:
+        chances = exact_propensities(belief, allowed)
+        return None if chances is None else chances.item(arm)
+    if allowed is None:
+        return chance_gaussian(belief.mean, belief.scale, arm)
+    mask = _mask(allowed, belief.mean.size)
+    return chance_gaussian(belief.mean[mask], belief.scale[mask], int(mask[:arm].sum()))
 
 
 def floored(

@@ -1,6 +1,7 @@
 """Gaussian arms: the chance of each to be best."""
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import ndtr
@@ -11,6 +12,7 @@ from adats.types import FloatArray
 # nothing is seen, 1e-15 of the probability. A piece is STEP long, or TAIL where it begins more
 # than CUT above the mean.
 REACH, STEP, TAIL, CUT = 8.0, 4.1, 8.2, 2.5
+BELOW, ABOVE, NARROWEST = -6, 9, 6.0  # of one arm's u; and how much narrower others may be
 _T, _W = np.polynomial.legendre.leggauss(14)
 _LINE = np.array([np.ones_like(_T), (_T + 1) / 2])  # where a piece begins and its width, to nodes
 _W /= 2 * math.sqrt(2 * math.pi)
@@ -50,6 +52,34 @@ def best_gaussian(mean: FloatArray, scale: FloatArray) -> FloatArray:
         raise ValueError(f"scales from {min(scales)} to {max(scales)} are too far apart")
     result /= total
     return result
+
+
+def chance_gaussian(mean: FloatArray, scale: FloatArray, arm: int) -> float:
+    """The chance of one of some independent Gaussians to be the largest.
+
+    With u the arm's distance from its mean in standard deviations it is ∫ φ(u) Π Φ(a_j u + b_j) du,
+    worked out by the trapezoidal rule. The Fourier transform of the integrand falls like
+    exp(-ω²/2V), V = 1 + Σ a_j², and the error like that at ω = 2π/step. A step of 1/√V makes it
+    3e-9 at most, and 1e-11 in what was tried. Where an arm is known, or is far narrower than this
+    one, `best_gaussian` is better.
+    """
+    own = scale.item(arm)
+    if not own < NARROWEST * min(scale.tolist()):
+        return best_gaussian(mean, scale).item(arm)
+    a = own / scale
+    u, weights = _steps(math.ceil(math.sqrt(a.dot(a))))  # √V, as its own a is 1
+    b = (mean.item(arm) - mean) / scale
+    z = a[:, None] * u
+    z += b[:, None]
+    z[arm] = np.inf
+    return min(1.0, float(np.multiply.reduce(ndtr(z), axis=0).dot(weights)))
+
+
+@lru_cache(maxsize=256)
+def _steps(per_unit: int) -> tuple[FloatArray, FloatArray]:
+    """Points as far out as it matters, and φ there times the step."""
+    u = np.arange(BELOW * per_unit, ABOVE * per_unit + 1) / per_unit
+    return u, np.exp(-0.5 * u * u) / (math.sqrt(2 * math.pi) * per_unit)
 
 
 def _shares(centre: FloatArray, scale: FloatArray, ends: list[tuple[float, float]]) -> FloatArray:

@@ -15,6 +15,7 @@ from adats.frozen import evolve
 from adats.linalg import Sum
 from adats.meta import ModelMixture
 from adats.pending import asked_for, told_of
+from adats.propensities import chance
 from adats.service.spec import (
     MOST_NUMBERS,
     Experiment,
@@ -210,6 +211,18 @@ class Served(AdaTS):
         else:
             self._explored = not np.array_equal(best, choice.action)
         return super()._propensities(choice, rows, mask, before)
+
+    def _drawn_chances(
+        self, choice: Choice, rows: FloatArray | None, mask: BoolArray | None, before: Any
+    ) -> FloatArray:
+        """Only the chance of what is done is told: that of the others need not be known."""
+        if rows is None and isinstance(choice.action, int) and not self._epsilon:
+            own = chance(choice.belief, choice.action, mask)
+            if own is not None:
+                chances = np.zeros(choice.belief.mean.size)
+                chances[choice.action] = own
+                return chances
+        return super()._drawn_chances(choice, rows, mask, before)
 
     def _instead(self, mask: BoolArray | None, arms: int) -> int | IntArray | None:
         """The holdout comes first: a share of all decisions."""
