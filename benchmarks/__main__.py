@@ -17,7 +17,7 @@ from rich.table import Table
 import adats
 from adats.problems import GaussianProblem, LinearProblem
 from adats.simulate import simulate
-from benchmarks import classification, fitting, logs, propensities
+from benchmarks import classification, fitting, logs, propensities, service
 from benchmarks.peers import PEERS, ROUNDS, ours_arms, ours_linear, quiet
 
 TABLE = Table("what", "measured", "reach", "reached")
@@ -211,7 +211,8 @@ def policies() -> None:
 def others() -> None:
     """What other files measure."""
     fitting.fitting(row)
-    for rows in (propensities.rows(), classification.classification(), logs.rows()):
+    parts = (propensities.rows(), classification.classification(), logs.rows(), service.rows())
+    for rows in parts:
         for line in rows:
             row(*line)
 

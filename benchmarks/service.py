@@ -65,8 +65,12 @@ def rows() -> Iterator[tuple[str, str, str, bool]]:
         for path, tasks in ((few, FEW), (many, MANY)):
             fill(path, tasks)
         with served(few) as (small, _, _), served(many) as (large, process, started):
-            decide = [measured(url, "decide", tasks) for url, tasks in ((small, FEW), (large, MANY))]
-            reward = [measured(url, "reward", tasks) for url, tasks in ((small, FEW), (large, MANY))]
+            decide = [
+                measured(url, "decide", tasks) for url, tasks in ((small, FEW), (large, MANY))
+            ]
+            reward = [
+                measured(url, "reward", tasks) for url, tasks in ((small, FEW), (large, MANY))
+            ]
             memory = resident(process)
     for verb, (load, loaded) in (("decide", decide), ("reward", reward)):
         said = f"{load.rate:,.0f} a second, p99 {load.p99:.0f} ms, {load.failed} failed"

@@ -13,6 +13,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from adats.service.desk import TICK
+from adats.service.engine import BACKLOG
+from adats.service.messages import Ask
 from adats.service.sqlite import SQLiteStore, SQLiteView
 from adats.service.store import StoreError
 from hammer import (
@@ -27,7 +30,7 @@ from hammer import (
     told_by_library,
     wait_for,
 )
-from served import GAUSSIAN, call, process
+from served import GAUSSIAN, Local, call, process
 
 CONTROLLED = GAUSSIAN | {"control": "b"}
 
@@ -302,3 +305,20 @@ def test_a_store_that_was_taken_away_takes_no_more(tmp_path):
         assert call(f"{url}/decide", "POST", {"task": "t", "decision_id": "2"})[0] == 200
     with SQLiteView(db) as view:
         assert [row.decision_id for row in view.decisions(1)] == ["1", "2"]
+
+
+def test_a_backlog_of_windows_is_settled_without_waiting(tmp_path):
+    """More are due than one transaction settles, and nobody asks for anything."""
+    local = Local(tmp_path / "x.db")
+    local.put("x", GAUSSIAN | {"window": 0.5, "default_reward": 0.0})
+    local.engine.begin()
+    for i in range(20 * BACKLOG):
+        local.engine.decide("default", "x", Ask(f"t{i % 50}", f"d{i}"))
+    local.engine.flush()
+    local.store.commit()
+    local.close()
+    with process(tmp_path / "x.db") as service:
+        url = f"{service.url}/v1/experiments/x/report"
+        began = time.monotonic()
+        wait_for(lambda: call(url)[1]["counted"] == 20 * BACKLOG, pause=0.2)
+        assert time.monotonic() - began < 20 * TICK * 0.7

@@ -318,3 +318,25 @@ def test_a_decision_to_pull_no_arm_counts_as_a_reward_of_nothing(local):
     assert (told.counted, told.missing) == (20 - held, held)
     assert (told.lift.policy_mean, told.lift.policy_decisions) == (0.0, 20 - held)
     assert (told.lift.holdout_mean, told.lift.holdout_decisions) == (None, 0)
+
+
+def test_while_windows_wait_to_be_settled_the_lift_is_of_those_before(local):
+    local.put("x", CHANCES | {"holdout": {"share": 0.5}})
+    for i in range(40):
+        local.decide("x", Ask(f"t{i}", f"early-{i}"))
+    local.clock.time += WINDOW
+    local.task("x", "t0")  # settles them, all with the default reward
+    for i in range(40):
+        local.decide("x", Ask(f"t{i}", f"new-{i}"))
+        if i % 2:
+            local.reward("x", Tell(f"new-{i}", 1.0))  # at once, while the others wait for a 0
+    local.clock.time += WINDOW  # nothing has settled those: they are a backlog
+    found = report_of(local).lift
+    assert found.policy_decisions + found.holdout_decisions == 40
+    assert (found.policy_mean, found.holdout_mean) == (0.0, 0.0)
+    local.task("x", "t0")
+    found = report_of(local).lift
+    assert found.policy_decisions + found.holdout_decisions == 80
+    total = found.policy_decisions * found.policy_mean
+    total += found.holdout_decisions * found.holdout_mean
+    assert total == pytest.approx(20.0)

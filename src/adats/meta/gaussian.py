@@ -161,8 +161,9 @@ class GaussianMeta:
             raise ValueError(f"statistics of {table.shape[1]} arms for {self.n_arms}")
         columns = np.zeros((4, self.n_arms))
         columns[3] = 1.0  # an arm of which nothing is known says nothing
-        for i in np.flatnonzero(table.any(axis=0)).tolist():
-            columns[:, i] = arm_digest(*table[:, i].tolist(), *self._of_arm[i])
+        for i, told in enumerate(table.T.tolist()):
+            if any(told):
+                columns[:, i] = arm_digest(*told, *self._of_arm[i])
         return GaussianDigest(stats, columns[:3].ravel(), columns[3])
 
     def absorb(self, message: FloatArray) -> Self:

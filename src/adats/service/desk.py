@@ -88,7 +88,8 @@ class Desk:
             else:
                 self._arrived.clear()
                 try:
-                    await asyncio.wait_for(self._arrived.wait(), TICK)
+                    pause = 0.0 if self.engine.behind else TICK
+                    await asyncio.wait_for(self._arrived.wait(), pause)
                 except TimeoutError:
                     await self._group([])
 

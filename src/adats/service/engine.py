@@ -59,6 +59,7 @@ class Engine:
         self._touched: set[Served] = set()  # in this transaction
         self._named_by_id: dict[int, tuple[str, str]] = {}
         self._aside: set[int] = set()  # decisions that are due, of tasks that are damaged
+        self.behind = False  # whether more decisions are due than were settled
         self._run, self._named = secrets.token_hex(8), 0  # for names of decisions
 
     # transactions
@@ -80,6 +81,7 @@ class Engine:
         self._served.clear()
         self._touched.clear()
         self._named_by_id.clear()
+        self.behind = False
         self.store.rollback()
 
     # experiments
@@ -234,7 +236,10 @@ class Engine:
     def settle_due(self) -> DamagedStore | None:
         """Settle decisions whose window is over; of damaged tasks none, and what was found."""
         found = None
-        for decision in self.store.due(self.now(), BACKLOG + len(self._aside)):
+        limit = BACKLOG + len(self._aside)
+        due = self.store.due(self.now(), limit)
+        self.behind = len(due) == limit
+        for decision in due:
             if decision.id in self._aside:
                 continue
             served = self._by_id(decision.experiment)

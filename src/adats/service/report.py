@@ -14,15 +14,17 @@ WIDTH = float(ndtri(0.975))
 def report(view: View, row: ExperimentRow, now: float) -> Report:
     """All figures are as of `now`: decisions made up to `over` have a window that has ended.
 
-    With a window, the lift is of those only: while it is open, rewards that come early would be
-    too many.
+    With a window, the lift is of those only, up to the first that is not settled yet: among others
+    rewards that come early would be too many.
     """
     spec = parse(row.spec)
     over = None if spec.window is None else now - spec.window
     summary = view.summary(row.id, over)
     found = None
     if spec.holdout is not None:
-        tallies = view.tallies(row.id, over)
+        first = view.overdue(row.id, now)
+        settled = over if first is None else math.nextafter(first, -math.inf)
+        tallies = view.tallies(row.id, settled)
         found = lift(tallies.get(0, Tally(0, 0.0, 0.0)), tallies.get(1, Tally(0, 0.0, 0.0)))
     return Report(*summary, found, row.version, row.prior_version)
 

@@ -179,6 +179,12 @@ class SQLiteView(Reading):
         row = self._one(sql, {"ended": ended, "experiment": experiment})
         return Summary(*map(int, row))
 
+    def overdue(self, experiment: int, now: float) -> float | None:
+        """When the first decision was made whose window is over and which is not settled."""
+        sql = "SELECT min(time) FROM decisions WHERE experiment = ? AND due <= ?"
+        first: float | None = self._one(sql, (experiment, now))[0]
+        return first
+
     def tallies(self, experiment: int, over: float | None) -> dict[int, Tally]:
         """Rewards of decisions that were held out, 1, and of those that could have been, 0."""
         sql = """
