@@ -2,8 +2,10 @@
 
 import doctest
 import inspect
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +17,7 @@ from adats.cli.serve import serve
 from adats.service import app, operations, spec
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "serve.md"
+CURL = Path(__file__).parents[1] / "curl.py"
 ADDRESS = "http://127.0.0.1:8000"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -41,11 +44,21 @@ def script(url):
     return "\n".join([*lines, 'echo "$key" > key.txt'])
 
 
+def stand_in(folder):
+    """A folder with a `curl` that can do what the guide does."""
+    curl = folder / "curl"
+    curl.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I "{CURL}" "$@"\n')
+    curl.chmod(0o755)
+    return folder
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """What each block printed, and how often the service gave which answer."""
     folder = tmp_path_factory.mktemp("guide")
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    if shutil.which("curl") is None:
+        path = f"{path}:{stand_in(tmp_path_factory.mktemp('bin'))}"
     with served.process(folder / "bandits.db") as service:
         done = subprocess.run(
             ["bash"],
@@ -54,7 +67,7 @@ def run(tmp_path_factory):
             env=os.environ | {"PATH": path},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
         assert (done.returncode, done.stderr) == (0, ""), done.stdout[-500:]
         parts = re.split(r"^=== \d+\n", done.stdout, flags=re.MULTILINE)
@@ -107,3 +120,18 @@ def test_the_limits_of_the_guide_are_those_of_the_service():
     megabytes = [operations.LARGEST / 1e6, operations.LARGEST_SPEC / 1e6]
     assert told["a request"] == megabytes
     assert told["requests that wait"] == [app.MOST_WAITING]
+
+
+def test_the_stand_in_does_what_curl_does(tmp_path):
+    (tmp_path / "experiment.json").write_text(json.dumps(served.GAUSSIAN))
+    curl = [stand_in(tmp_path) / "curl", "-s", "-H", "Content-Type: application/json"]
+    with served.process(tmp_path / "x.db") as service:
+        url = f"{service.url}/v1/experiments/x"
+
+        def told(*words):
+            options = {"cwd": tmp_path, "capture_output": True, "text": True, "check": True}
+            return subprocess.run([*curl, *words], **options).stdout
+
+        assert json.loads(told("-X", "PUT", url, "-d", "@experiment.json"))["name"] == "x"
+        assert json.loads(told(f"{url}/decide", "-d", '{"task": "ann"}'))["task"] == "ann"
+        assert told("-X", "DELETE", f"{url}/tasks/ann", "-w", "%{http_code}\\n") == "204\n"

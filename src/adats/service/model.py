@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 import numpy as np
 
-from adats.actions import Decision
+from adats.actions import Arms, Decision
 from adats.agent import Choice
 from adats.agents import AdaTS
 from adats.frozen import evolve
@@ -126,20 +126,7 @@ class Served(AdaTS):
         self._held: bool | None = None
         self._explored = False
         self.changes: list[Change] = []
-        self._control: int | IntArray | None = None
-        if spec.control is not None and self._arms.count is not None:
-            try:
-                wanted = [self._arms.index(arm) for arm in arms_of_control(spec.control)]
-            except ValueError as error:
-                raise Invalid("control", str(error)) from None
-            several = np.unique(np.array(wanted, dtype=np.intp))
-            if several.size != len(wanted) or several.size > (spec.size or 1) or not several.size:
-                raise Invalid("control", f"{spec.control} is not an action")
-            self._control = wanted[0] if spec.size is None else several
-        elif spec.control is not None and not isinstance(spec.control, int):
-            raise Invalid("control", "arms have no names here: control is a row of the features")
-        elif isinstance(spec.control, int):
-            self._control = spec.control
+        self._control = _control_of(spec, self._arms)
         self._stored = row
         self._size = 300 + _bytes_of(self._blank, set())  # of a state, with its place here
         most = max(64, int(CACHE / self._size))
@@ -386,6 +373,26 @@ class Served(AdaTS):
         if row != self._stored:
             store.save_experiment(row)
             self._stored = row
+
+
+def _control_of(spec: Experiment, arms: Arms) -> int | IntArray | None:
+    """The control action by indices of arms, or `Invalid`."""
+    if spec.control is None:
+        return None
+    if arms.count is None:  # the arms are the rows of features that come with a decision
+        if not isinstance(spec.control, int):
+            raise Invalid("control", "arms have no names here: control is a row of the features")
+        return spec.control
+    try:
+        wanted = [arms.index(arm) for arm in arms_of_control(spec.control)]
+    except ValueError as error:
+        raise Invalid("control", str(error)) from None
+    if spec.size is None:
+        return wanted[0]
+    several = np.unique(np.array(wanted, dtype=np.intp))
+    if several.size != len(wanted) or not 1 <= several.size <= spec.size:
+        raise Invalid("control", f"{spec.control} is not an action")
+    return several
 
 
 def as_decision(row: DecisionRow) -> Decision:
