@@ -179,7 +179,7 @@ def test_reward_ids_tell_equal_rewards_apart(service):
         for reward_id in ("mon", "tue", "tue"):
             client.tell(decision, reward=1.0, reward_id=reward_id)
         _, log, _ = call(f"{service.url}{client._base}/log")
-        assert log["reward"] == 2.0
+        assert json.loads(log)["reward"] == 2.0
 
 
 @pytest.mark.parametrize("task", ["ann", 17, "a/b c?d#e%2F", "..", "żółw"])
