@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import adats
+from adats.codec import meta_to_dict
 from adats.service import engine, model
 from adats.service.messages import Ask, NewArm, Tell
 from adats.service.spec import Invalid
@@ -283,3 +284,30 @@ def test_an_arm_that_cannot_be_added_changes_nothing(local, spec, new, field):
         local.add_arm("x", new)
     assert found.value.field == field
     assert local.about("x") == before
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("kind", ["linear", "gaussian"])
+def test_a_prior_file_with_several_models_is_served(tmp_path, kind, nested):
+    if kind == "linear":
+        parts = [adats.LinearMeta(np.zeros(2), 1.0, task_cov=cov, noise=1.0) for cov in (0.1, 1.0)]
+        options = {"features": [[1.0, 0.0], [0.6, 0.8]]}
+    else:
+        parts = [adats.GaussianMeta([0.0, 0.1], 1.0, task_scale=s, noise=1.0) for s in (0.1, 1.0)]
+        options = {}
+    meta = adats.ModelMixture([0.5, 0.5], parts)
+    if nested:
+        meta = adats.ModelMixture([0.3, 0.7], [meta, parts[0]])
+    file = {"format": "adats-prior", "version": 1, "prior": meta_to_dict(meta)}
+    local, agent = Local(tmp_path / "x.db"), adats.AdaTS(meta, seed=0, **options)
+    local.put("x", {"model": kind, "prior": {"file": file}, **options})
+    for i in range(6):
+        made = local.decide("x", Ask(f"t{i % 2}", f"d{i}"))
+        local.reward("x", Tell(f"d{i}", float(i)))
+        agent.tell(task=f"t{i % 2}", action=made.action, reward=float(i))
+    local.close()
+    local = Local(tmp_path / "x.db")  # from what is kept
+    found = local.task("x", "t1").parts
+    assert [part.mean for part in found] == pytest.approx(agent.posterior("t1").mean, abs=1e-8)
+    assert local.meta("x").log_evidence == pytest.approx(agent.meta.log_evidence(), abs=1e-8)
+    local.close()

@@ -210,8 +210,8 @@ def _blamed(prior: Prior, error: str) -> str:
 def _check_figures(meta: Any) -> None:
     """Raise ValueError for figures with which one cannot reckon."""
     if isinstance(meta, ModelMixture):
-        for model in meta.models:
-            _check_figures(model)
+        for part in _parts(meta):
+            _check_figures(part)
         return
     if isinstance(meta, MixtureMeta):
         for name, value in zip(meta.priors.PARAMETERS, meta.priors.parameters(), strict=True):
@@ -298,14 +298,16 @@ def _from_file(spec: Experiment, file: dict[str, Any]) -> MetaBelief:
         raise Invalid("prior.file", f"this is no prior file: {error}") from None
     if _kind(meta) != ("gaussian" if spec.model == "semi-bandit" else spec.model):
         raise Invalid("prior.file", f"the file has a {_kind(meta)} prior, not a {spec.model} one")
-    if isinstance(meta, LinearMeta):
-        if meta.design is not None:
+    parts = _parts(meta)
+    if isinstance(parts[0], LinearMeta):
+        if any(part.design is not None for part in parts):
             raise Invalid("prior.file", "priors with a design are not served")
-        if spec.dim not in (None, meta.mean.size):
-            raise Invalid("dim", f"dim is {spec.dim}, but the prior has {meta.mean.size} features")
-        if meta.mean.size > MOST_DIM:
+        dim = parts[0].meta_mean.size
+        if spec.dim not in (None, dim):
+            raise Invalid("dim", f"dim is {spec.dim}, but the prior has {dim} features")
+        if dim > MOST_DIM:
             raise Invalid("prior.file", f"more than {MOST_DIM} features")
-        return meta
+        return meta  # type: ignore[no-any-return]
     if meta.n_arms > MOST_ARMS:
         raise Invalid("prior.file", f"more than {MOST_ARMS} arms")
     try:
@@ -319,8 +321,15 @@ def _from_file(spec: Experiment, file: dict[str, Any]) -> MetaBelief:
     return meta  # type: ignore[no-any-return]
 
 
+def _parts(meta: Any) -> list[Any]:
+    """The models in a mixture of models, which may be nested."""
+    if isinstance(meta, ModelMixture):
+        return [part for model in meta.models for part in _parts(model)]
+    return [meta]
+
+
 def _kind(meta: Any) -> str:
-    first: Any = meta.models[0] if isinstance(meta, ModelMixture) else meta
+    first = _parts(meta)[0]
     if isinstance(first, GaussianMeta):
         return "gaussian"
     if isinstance(first, LinearMeta):
@@ -331,9 +340,7 @@ def _kind(meta: Any) -> str:
 
 def numbers_in(meta: Any) -> int:
     """How many numbers each decision has to look at."""
-    if isinstance(meta, ModelMixture):
-        return sum(numbers_in(model) for model in meta.models)
-    return int(meta.log_weights.size) if isinstance(meta, MixtureMeta) else 0
+    return sum(part.log_weights.size for part in _parts(meta) if isinstance(part, MixtureMeta))
 
 
 def options_of(spec: Experiment) -> dict[str, Any]:
