@@ -65,12 +65,8 @@ def rows() -> Iterator[tuple[str, str, str, bool]]:
         for path, tasks in ((few, FEW), (many, MANY)):
             fill(path, tasks)
         with served(few) as (small, _, _), served(many) as (large, process, started):
-            decide = [
-                measured(url, "decide", tasks) for url, tasks in ((small, FEW), (large, MANY))
-            ]
-            reward = [
-                measured(url, "reward", tasks) for url, tasks in ((small, FEW), (large, MANY))
-            ]
+            decide = [max(loads) for loads in measured("decide", small, large)]
+            reward = [max(loads) for loads in measured("reward", small, large)]
             memory = resident(process)
     for verb, (load, loaded) in (("decide", decide), ("reward", reward)):
         said = f"{load.rate:,.0f} a second, p99 {load.p99:.0f} ms, {load.failed} failed"
@@ -118,18 +114,24 @@ def served(path: Path) -> Iterator[tuple[str, int, float]]:
         process.wait()
 
 
-def measured(url: str, verb: str, tasks: int) -> Load:
-    """The best of some rounds: whatever else runs on the machine makes a round worse."""
-    loads = []
-    with tempfile.TemporaryDirectory() as folder:
-        script = Path(folder, "load.lua")
-        for i in range(ROUNDS):
-            script.write_text(DECIDE % (tasks - 1) if verb == "decide" else REWARD % (i * WAITING))
-            command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{SECONDS}s", "--latency", "-s"]
-            command += [str(script), f"{url}/v1/experiments/x/{verb}"]
-            said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-            loads.append(read(said))
-    return max(loads)
+def measured(verb: str, small: str, large: str) -> tuple[list[Load], list[Load]]:
+    """Some rounds with few tasks and with many: they take turns, to meet the same machine."""
+    few: list[Load] = []
+    many: list[Load] = []
+    for i in range(ROUNDS):
+        for url, tasks, loads in ((small, FEW, few), (large, MANY, many)):
+            script = DECIDE % (tasks - 1) if verb == "decide" else REWARD % (i * WAITING)
+            loads.append(one_round(f"{url}/v1/experiments/x/{verb}", script))
+    return few, many
+
+
+def one_round(url: str, script: str) -> Load:
+    with tempfile.NamedTemporaryFile("w", suffix=".lua") as file:
+        file.write(script)
+        file.flush()
+        command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{SECONDS}s", "--latency", "-s"]
+        command += [file.name, url]
+        return read(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 def read(said: str) -> Load:
