@@ -12,8 +12,8 @@ import pytest
 import adats
 from adats import AdaTS, FileFormatError, MetaTS, OracleTS
 from adats.codec import meta_from_dict, meta_to_dict, read_about
-from test_agents import CASES, CLASSES, GROWING, ask, gaussian, linear, new, play, portrait
-from test_agents import rewards_of as draw
+from cases import CASES, CLASSES, GROWING, ask, gaussian, linear, new, play, portrait
+from cases import rewards_of as draw
 
 # Saved and loaded
 

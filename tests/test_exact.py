@@ -9,7 +9,7 @@ from scipy.stats import norm
 import adats
 import brute
 from adats import TS, AdaTS, MetaTS, OracleTS
-from test_agents import CASES, alike, ask, gaussian, linear, new, play, portrait, rewards_of
+from cases import CASES, alike, ask, gaussian, linear, new, play, portrait, rewards_of
 
 KINDS = [kind for kind in CASES if kind != "certain"]
 
