@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from adats.datasets import load_mnist
-from adats.problems.classification import ClassificationProblem
-from adats.simulate import plain_task, simulate
+from adats.paper.datasets import load_mnist
+from adats.simulation.problems.classification import ClassificationProblem
+from adats.simulation.simulate import plain_task, simulate
 
 AGENTS = ("oracle-ts", "ada-ts", "meta-ts", "ts")
 SIZES = {"tasks": 10, "rounds": 200, "runs": 20, "seed": 1}

@@ -6,8 +6,8 @@ from functools import partial
 
 import numpy as np
 
-from adats.fitting import LinearTable, estimate, linear
-from adats.fitting.em import Point, climb
+from adats.learning.fitting import LinearTable, estimate, linear
+from adats.learning.fitting.em import Point, climb
 
 TASKS, DIM = 10_000, 16
 

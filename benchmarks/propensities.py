@@ -15,8 +15,8 @@ from collections.abc import Callable
 import numpy as np
 
 import adats
-from adats.offpolicy import evaluate
-from adats.propensities import floored, propensities
+from adats.agents.offpolicy import evaluate
+from adats.agents.propensities import floored, propensities
 
 ARMS = 10
 

@@ -1,4 +1,4 @@
-"""The tests folder is on the path, so that tests share `brute`; Hypothesis repeats itself."""
+"""The helpers are on the path, so that tests share them; Hypothesis repeats itself."""
 
 import os
 import sys
@@ -7,6 +7,6 @@ from pathlib import Path
 from hypothesis import settings
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # small matrices: threads only wait
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent / "helpers"))
 settings.register_profile("repeatable", deadline=None, derandomize=True, database=None)
 settings.load_profile("repeatable")

@@ -8,9 +8,9 @@ import pytest
 import adats
 import old_files
 import traces
+from adats.learning.tables import load_statistics
 from adats.service.replay import replay
 from adats.service.sqlite import SQLiteStore
-from adats.tables import load_statistics
 
 CLOSE = 1e-12  # relative: where two formulas have become one
 TRACES, FILES = traces.read(), old_files.read()

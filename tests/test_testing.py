@@ -4,22 +4,24 @@ import re
 import numpy as np
 import pytest
 
-import adats.beliefs
-import adats.meta
-import adats.stats
-from adats.beliefs import (
+import adats.models
+import adats.models.core.stats
+from adats.models import (
     BeliefMixture,
     BetaArms,
     ExponentialArms,
     GaussianArms,
+    GaussianMeta,
     LinearBelief,
+    LinearMeta,
     MixtureArms,
+    MixtureMeta,
+    ModelMixture,
     PoissonArms,
 )
-from adats.meta import GaussianMeta, LinearMeta, MixtureMeta, ModelMixture
-from adats.stats import ArmStats, BinaryStats, CountStats, LinearStats, PositiveStats
+from adats.models.core.stats import ArmStats, BinaryStats, CountStats, LinearStats, PositiveStats
+from adats.models.core.types import Conditioned
 from adats.testing import check_belief, check_meta, check_stats
-from adats.types import Conditioned
 
 ROWS = np.array([[1.0, 0.5], [0.0, -1.0], [2.0, 1.0], [1.0, 1.0], [0.3, 0.0]])
 OBSERVED = {
@@ -123,11 +125,11 @@ def test_metas_with_a_design_for_each_task_keep_the_laws():
 def test_every_exported_class_has_a_case():
     stats = {
         kind
-        for name, kind in inspect.getmembers(adats.stats, inspect.isclass)
-        if kind.__module__ == "adats.stats" and not name.startswith("_")
+        for name, kind in inspect.getmembers(adats.models.core.stats, inspect.isclass)
+        if kind.__module__ == "adats.models.core.stats" and not name.startswith("_")
     }
     assert stats == set(OBSERVED)
-    for package, cases in ((adats.beliefs, [b for b, _ in BELIEFS]), (adats.meta, METAS)):
+    for package, cases in ((adats.models, [b for b, _ in BELIEFS]), (adats.models, METAS)):
         assert {getattr(package, name) for name in package.__all__} == set(map(type, cases))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from adats.types import Belief, FloatArray, MetaBelief, Rng, Stats
+from adats.models.core.types import Belief, FloatArray, MetaBelief, Rng, Stats
 
 ROUND_OFF = 1e-8  # relative to the largest entry, or to 1
 SIGMAS = 5.0  # standard errors that the mean of draws may be off
@@ -24,7 +24,7 @@ def check_stats(empty: Stats, observations: Observations) -> None:
 
     `empty` is the zero of the group; the observations must be at least two.
 
-    >>> from adats.stats import ArmStats
+    >>> from adats.models.core.stats import ArmStats
     >>> check_stats(ArmStats.zeros(2), [(0, 1.5), (1, -2.0), (0, 0.5)])
     """
     zero = np.array(empty.flat())
@@ -54,8 +54,8 @@ def check_belief(
 ) -> None:
     """A belief conditions consistently, draws purely from the rng, and never changes.
 
-    >>> from adats.beliefs import GaussianArms
-    >>> from adats.stats import ArmStats
+    >>> from adats.models import GaussianArms
+    >>> from adats.models.core.stats import ArmStats
     >>> prior = GaussianArms(mean=[0.0, 1.0], scale=1.0, noise=1.0)
     >>> check_belief(prior, ArmStats.zeros(2), [(0, 1.5), (1, -2.0), (0, 0.5)])
     """
@@ -88,7 +88,7 @@ def check_meta(
 
     `tasks` are the statistics of at least two different tasks, `designs` one design for each.
 
-    >>> from adats.meta import GaussianMeta
+    >>> from adats.models import GaussianMeta
     >>> meta = GaussianMeta(mean=[0.0, 0.0], scale=1.0, task_scale=0.5, noise=1.0)
     >>> check_meta(meta, [meta.empty().add(0, 1.5), meta.empty().add(1, -2.0).add(0, 0.5)])
     """

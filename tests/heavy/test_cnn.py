@@ -6,9 +6,9 @@ import numpy as np
 import pooch
 import pytest
 
-from adats.datasets import load_omniglot
-from adats.datasets.characters import read_characters
-from adats.datasets.cnn import FEATURES, Training, learn_features
+from adats.paper.datasets import load_omniglot
+from adats.paper.datasets.characters import read_characters
+from adats.paper.datasets.cnn import FEATURES, Training, learn_features
 
 pytestmark = pytest.mark.heavy
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "omniglot"

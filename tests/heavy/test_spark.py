@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from adats.logs import rows, statistics
+from adats.learning.logs import rows, statistics
 
 pytestmark = [
     pytest.mark.heavy,

@@ -14,7 +14,7 @@ import pytest
 import uvicorn
 
 import command
-from adats.errors import FileFormatError
+from adats.models.core.errors import FileFormatError
 from adats.service import file
 from adats.service.file import check_file
 from adats.service.messages import Ask, Tell

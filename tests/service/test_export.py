@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import adats
-from adats.logs import statistics
+from adats.learning.logs import statistics
 from adats.service import export
 from adats.service.messages import Ask, NewArm, Tell
 from command import call

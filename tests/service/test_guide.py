@@ -11,13 +11,13 @@ import sys
 from pathlib import Path
 
 import pytest
-
 import served
+
 from adats.cli.serve import serve
 from adats.service import app, operations, spec
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "serve.md"
-CURL = Path(__file__).parents[1] / "curl.py"
+CURL = Path(__file__).parents[1] / "helpers" / "curl.py"
 ADDRESS = "http://127.0.0.1:8000"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

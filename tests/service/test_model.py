@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
+from schedules import CASES, CLOSE, TENANT, Play, Rules, random_rules, random_schedule
+from served import GAUSSIAN, Local
 
 import adats
-from adats.codec import meta_to_dict
+from adats.models.prior_files import meta_to_dict
 from adats.service import engine, model
 from adats.service.messages import Ask, NewArm, Tell
 from adats.service.spec import Invalid
-from schedules import CASES, CLOSE, TENANT, Play, Rules, random_rules, random_schedule
-from served import GAUSSIAN, Local
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from adats import bounds
 from adats.cli.common import (
     Json,
     MetaScale,
@@ -19,6 +18,7 @@ from adats.cli.common import (
     console,
     write_json,
 )
+from adats.paper import bounds
 
 bound_app = typer.Typer(help="Regret bounds of the paper, term by term.", no_args_is_help=True)
 

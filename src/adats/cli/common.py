@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from adats import codec
-from adats.simulate import AGENTS
+from adats.models.core import files
+from adats.simulation.simulate import AGENTS
 
 console, errors = Console(), Console(stderr=True)
 
@@ -85,4 +85,4 @@ def write_json(target: str | Path | None, data: Any) -> None:
     if target == "-":
         sys.stdout.write(text)
     elif target is not None:
-        codec.write_bytes(target, text.encode())
+        files.write_bytes(target, text.encode())

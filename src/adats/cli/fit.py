@@ -8,14 +8,16 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import typer
 
-from adats import codec, logs, plots
+from adats import plots
 from adats.cli.common import Seed, check_folder, console, progress_bar
-from adats.errors import FileFormatError
-from adats.fitting import Fitted, estimate
-from adats.fitting.calibration import TASKS, Calibration, calibrate
-from adats.fitting.report import write_report
-from adats.fitting.verdict import verdict
-from adats.tables import ArmTable, Table, load_statistics, save_statistics
+from adats.learning import logs
+from adats.learning.fitting import Fitted, estimate
+from adats.learning.fitting.calibration import TASKS, Calibration, calibrate
+from adats.learning.fitting.report import write_report
+from adats.learning.fitting.verdict import verdict
+from adats.learning.tables import ArmTable, Table, load_statistics, save_statistics
+from adats.models import prior_files
+from adats.models.core.errors import FileFormatError
 
 
 class Source(NamedTuple):
@@ -78,7 +80,7 @@ def fit(
             progress(1)
         if stats is not None:
             save_statistics(stats, table)
-        codec.save_prior(found.meta, out, about=found.about)
+        prior_files.save_prior(found.meta, out, about=found.about)
         progress(1)
     if written is not None:
         console.print(judged.sentence, highlight=False)

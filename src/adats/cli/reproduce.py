@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from adats.cli.common import EngineName, Seed, check_folder, console, stage_bar
-from adats.experiments import EXPERIMENTS, reproduce_any
+from adats.paper.experiments import EXPERIMENTS, reproduce_any
 
 NAMES = (*EXPERIMENTS, "policies", "digits", "mnist", "omniglot")
 

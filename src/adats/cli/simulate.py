@@ -9,8 +9,6 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from adats import codec
-from adats.beliefs import BetaArms, PoissonArms
 from adats.cli.common import (
     Agents,
     EngineName,
@@ -32,8 +30,8 @@ from adats.cli.common import (
     progress_bar,
     write_json,
 )
-from adats.meta import MixtureMeta
-from adats.problems import (
+from adats.models import BetaArms, MixtureMeta, PoissonArms, prior_files
+from adats.simulation.problems import (
     GaussianProblem,
     LinearProblem,
     MixtureProblem,
@@ -41,7 +39,7 @@ from adats.problems import (
     RoutingProblem,
     SemibanditProblem,
 )
-from adats.simulate import Result, simulate
+from adats.simulation.simulate import Result, simulate
 
 simulate_app = typer.Typer(help="Play agents on a problem.", no_args_is_help=True)
 
@@ -206,7 +204,7 @@ def read_priors(path: Path, family: type[BetaArms] | type[PoissonArms]) -> Mixtu
     except ValueError as error:
         raise ValueError(f"{path} is not JSON: {error}") from None
     if isinstance(data, dict) and "format" in data:
-        meta = codec.load_prior(path)
+        meta = prior_files.load_prior(path)
         if not isinstance(meta, MixtureMeta) or not isinstance(meta.priors, family):
             raise ValueError(f"{path} is not a mixture of {family.__name__}")
         return MixtureProblem(meta.weights, meta.priors)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from adats.types import FloatArray
+from adats.models.core.types import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

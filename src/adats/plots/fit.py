@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from adats.models.core.types import FloatArray, IntArray
 from adats.plots import COLOURS, GREY, SETTINGS, need
-from adats.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

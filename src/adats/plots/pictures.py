@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from adats.models.core.types import FloatArray
 from adats.plots import COLOURS, GREY, NAMES, SETTINGS, Chart, draw_chart, draw_legend, need
-from adats.types import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

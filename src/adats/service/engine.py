@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from adats import codec
-from adats.errors import UnknownTask
+from adats.models import prior_files
+from adats.models.core import files
+from adats.models.core.errors import UnknownTask
 from adats.service import rules
 from adats.service.messages import (
     About,
@@ -337,8 +338,8 @@ class Engine:
             [MetaPart(*part) for part in parts],
             {
                 "format": "adats-prior",
-                "version": codec.VERSION,
-                "prior": codec.meta_to_dict(served.meta),
+                "version": files.VERSION,
+                "prior": prior_files.meta_to_dict(served.meta),
             },
             served.version,
             served.prior_version,

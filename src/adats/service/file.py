@@ -11,7 +11,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from adats.errors import FileFormatError
+from adats.models.core.errors import FileFormatError
 
 APPLICATION, VERSION = 0x61646174, 1  # "adat"
 PAGES = 32_000  # kilobytes of the file that are kept in memory

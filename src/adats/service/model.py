@@ -8,14 +8,17 @@ from typing import Any, NamedTuple, cast
 import msgspec
 import numpy as np
 
-from adats.actions import Arms, Decision
-from adats.agent import Choice
-from adats.agents import AdaTS
-from adats.frozen import evolve
-from adats.linalg import Sum
-from adats.meta import ModelMixture
-from adats.pending import asked_for, told_of
-from adats.propensities import chance
+from adats.agents.actions import Arms, Decision
+from adats.agents.agent import Choice
+from adats.agents.named import AdaTS
+from adats.agents.pending import asked_for, told_of
+from adats.agents.propensities import chance
+from adats.agents.task_state import TaskState
+from adats.models import ModelMixture
+from adats.models.core.frozen import evolve
+from adats.models.core.linalg import Sum
+from adats.models.core.stats import ArmStats
+from adats.models.core.types import Arm, BoolArray, FloatArray, IntArray, MetaBelief, Task
 from adats.service.spec import (
     MOST_NUMBERS,
     Experiment,
@@ -27,9 +30,6 @@ from adats.service.spec import (
     options_of,
 )
 from adats.service.store import DecisionRow, ExperimentRow, Reward, Store, TaskRow
-from adats.states import TaskState
-from adats.stats import ArmStats
-from adats.types import Arm, BoolArray, FloatArray, IntArray, MetaBelief, Task
 
 CACHE = 100e6  # bytes, roughly, of the task states of one experiment in memory
 FADED = 1e6  # a reward taken out whose square is this much larger than the rest leaves round-off

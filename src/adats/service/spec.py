@@ -6,14 +6,21 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
-from adats import checks, codec
-from adats.beliefs import BetaArms, PoissonArms
-from adats.defaults import default_prior
-from adats.meta import GaussianMeta, LinearMeta, MixtureMeta, ModelMixture
-from adats.oracles import Top
-from adats.policies import policy_from_dict
-from adats.stats import ArmStats, BinaryStats, CountStats
-from adats.types import Arm, MetaBelief
+from adats.agents.oracles import Top
+from adats.agents.policies import policy_from_dict
+from adats.models import (
+    BetaArms,
+    GaussianMeta,
+    LinearMeta,
+    MixtureMeta,
+    ModelMixture,
+    PoissonArms,
+    prior_files,
+)
+from adats.models.core import checks, files
+from adats.models.core.stats import ArmStats, BinaryStats, CountStats
+from adats.models.core.types import Arm, MetaBelief
+from adats.models.default_prior import default_prior
 
 MOST_ARMS, MOST_DIM, LONGEST_NAME, MOST_REWARDS = 500, 128, 200, 1000
 MOST_NUMBERS = 20_000  # candidates times arms of a mixture: all are looked at in each decision
@@ -292,9 +299,9 @@ def _default(spec: Experiment, default: Default) -> MetaBelief:
 
 def _from_file(spec: Experiment, file: dict[str, Any]) -> MetaBelief:
     try:
-        codec.check_kind("prior.file", file, "adats-prior")
-        meta: Any = codec.meta_from_dict(file["prior"])
-    except codec.DAMAGED as error:
+        files.check_kind("prior.file", file, "adats-prior")
+        meta: Any = prior_files.meta_from_dict(file["prior"])
+    except files.DAMAGED as error:
         raise Invalid("prior.file", f"this is no prior file: {error}") from None
     if _kind(meta) != ("gaussian" if spec.model == "semi-bandit" else spec.model):
         raise Invalid("prior.file", f"the file has a {_kind(meta)} prior, not a {spec.model} one")

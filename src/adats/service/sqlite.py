@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import msgspec
 
-from adats.errors import FileFormatError
+from adats.models.core.errors import FileFormatError
 from adats.service.file import BUSY, Witness, check_file, connect, place, prepare
 from adats.service.store import (
     ChangeRow,

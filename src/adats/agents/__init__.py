@@ -1,0 +1,1 @@
+"""Who decides: choices, tasks, priors of tasks, policies, propensities."""

@@ -1,0 +1,184 @@
+"""How a belief becomes an action: a policy gives every arm a value, and the oracle maximises.
+
+Thompson sampling draws the values. The others are indices, the quantile of each arm's mean reward
+at a level Φ(z): for Gaussian arms and linear models mean + z·scale. They explore less.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+from scipy.special import ndtri
+
+from adats.models.core import checks
+from adats.models.core.types import ArmBelief, FloatArray, Rng
+
+CAUTION = 1.1  # more than the Gittins index asks for: it guards the tail
+USUAL_TASKS, MOST_TASKS = 10, 20  # that a decision looks ahead: if nobody knows, and ever
+TINY, HUGE = 1e-300, 1e12
+
+
+class Scene(NamedTuple):
+    """What a policy sees of one decision."""
+
+    belief: Any  # over theta, in this task
+    rng: Rng
+    rows: FloatArray | None = None  # the features of the arms of a linear model
+    round: int = 1  # of the task: this is decision number `round`
+    horizon: int | None = None  # rounds left in the task, this one too
+    pending: FloatArray | None = None  # pulls asked for and not told: counts, or a Gram matrix
+    share: Callable[[], FloatArray | float] = lambda: 0.0  # `MetaBelief.share` of the arms
+
+
+class Policy(Protocol):
+    """A value for every arm. `DRAWS` says whether it is random, so that every arm has a chance."""
+
+    DRAWS: ClassVar[bool]
+
+    def values(self, scene: Scene) -> FloatArray: ...
+
+
+@dataclass(frozen=True)
+class Thompson:
+    """Thompson sampling: the mean rewards under a draw of theta."""
+
+    DRAWS: ClassVar[bool] = True
+
+    def values(self, scene: Scene) -> FloatArray:
+        theta: FloatArray = scene.belief.sample(scene.rng)
+        if scene.rows is None:
+            return theta
+        drawn: FloatArray = scene.rows.dot(theta)
+        return drawn
+
+
+class _Index(ABC):
+    """What indices share: a level for every arm, and pending pulls that shrink the doubt."""
+
+    DRAWS: ClassVar[bool] = False
+
+    @abstractmethod
+    def level(self, arms: ArmBelief, scene: Scene) -> FloatArray | float:
+        """z of every arm."""
+
+    def values(self, scene: Scene) -> FloatArray:
+        belief = scene.belief
+        if scene.pending is not None:
+            belief = belief.tightened(scene.pending)
+        arms = belief if scene.rows is None else belief.at_rows(scene.rows)
+        index: FloatArray = arms.upper(self.level(arms, scene))
+        return index
+
+
+@dataclass(frozen=True)
+class Greedy:
+    """The mean rewards as they are believed to be. It can stay with a bad arm for ever."""
+
+    DRAWS: ClassVar[bool] = False
+
+    def values(self, scene: Scene) -> FloatArray:
+        mean: FloatArray = scene.belief.mean
+        if scene.rows is None:
+            return mean
+        means: FloatArray = scene.rows.dot(mean)
+        return means
+
+
+@dataclass(frozen=True)
+class BayesUCB(_Index):
+    """The quantile at 1 - 1/(t + 1) in round t (Kaufmann, Cappé, Garivier 2012)."""
+
+    def level(self, arms: ArmBelief, scene: Scene) -> float:  # noqa: ARG002
+        return float(ndtri(1.0 - 1.0 / (scene.round + 1.0)))
+
+
+def _rounds_left(scene: Scene) -> int:
+    if scene.horizon is None:
+        raise ValueError("this policy plans ahead: say how many rounds are left, ask(horizon=...)")
+    return checks.count_of("horizon", scene.horizon)
+
+
+def _ratio(arms: ArmBelief) -> FloatArray:
+    """v: the variance of each arm's mean reward over that of one reward."""
+    known = np.isfinite(arms.scale)
+    noise = np.maximum(np.where(known, arms.reward_variance, 1.0), TINY)
+    return np.where(known, np.where(known, arms.scale, 0.0) ** 2 / noise, HUGE)
+
+
+@dataclass(frozen=True)
+class FiniteHorizon(_Index):
+    """An approximation of the finite-horizon Gittins index (after Lattimore 2016)."""
+
+    def level(self, arms: ArmBelief, scene: Scene) -> FloatArray:
+        h = _rounds_left(scene)
+        hv = np.maximum(h * _ratio(arms), TINY)
+        beta = np.minimum(h / np.log(h + 1.0) ** 1.5, hv / np.sqrt(np.log1p(hv)))
+        level: FloatArray = np.sqrt(2.0 * np.log(np.maximum(beta, 1.0)))
+        return level
+
+
+@dataclass(frozen=True)
+class FarSighted(_Index):
+    """The finite-horizon Gittins index, with a horizon that reaches past the task.
+
+    What is learned about mu serves later tasks too: of their rounds an arm counts the square of
+    the share that mu has in its variance. `later` is how many they are, all together. No more
+    count than 20 tasks as long as this one would have; 10 such tasks if it is not given. With
+    x = v·(rounds that count), the level is c·√log(1 + 0.4 x + x²/300) - 0.583·√(v/(1 + v)). For
+    c = 1 the first term follows the Gittins index of a Brownian motion, and the second is the
+    correction for rewards that come one by one.
+    """
+
+    later: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.later is not None:
+            later = checks.non_negative("later", checks.number("later", self.later))
+            object.__setattr__(self, "later", float(later))
+
+    def level(self, arms: ArmBelief, scene: Scene) -> FloatArray:
+        v = _ratio(arms)
+        left = _rounds_left(scene)
+        length = scene.round - 1 + left
+        later: float = USUAL_TASKS * length
+        if self.later is not None:
+            later = min(self.later, MOST_TASKS * length)
+        x = (left + later * scene.share() ** 2) * v
+        ahead = CAUTION * np.sqrt(np.log1p(0.4 * x + x * x / 300.0))
+        return np.maximum(ahead - 0.583 * np.sqrt(v / (1.0 + v)), 0.0)
+
+
+POLICIES: dict[str, Policy] = {
+    "ts": Thompson(),
+    "ucb": BayesUCB(),
+    "index": FiniteHorizon(),
+    "far": FarSighted(),
+    "greedy": Greedy(),
+}
+
+
+def policy_of(policy: Policy | str) -> Policy:
+    """A policy, or the one with this name."""
+    if isinstance(policy, str):
+        if policy not in POLICIES:
+            raise ValueError(f"unknown policy {policy!r}; known are {', '.join(POLICIES)}")
+        return POLICIES[policy]
+    if not callable(getattr(policy, "values", None)):
+        raise ValueError(f"a policy is a name or has a method values, got {policy!r}")
+    return policy
+
+
+def policy_to_dict(policy: Policy) -> dict[str, Any] | None:
+    """A policy of this module as JSON; None for one of the user's own."""
+    for name, known in POLICIES.items():
+        if type(policy) is type(known):
+            return {"name": name, **vars(policy)}
+    return None
+
+
+def policy_from_dict(data: dict[str, Any]) -> Policy:
+    """Read what `policy_to_dict` wrote."""
+    options = {key: value for key, value in data.items() if key != "name"}
+    return type(policy_of(data["name"]))(**options)

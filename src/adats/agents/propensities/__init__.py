@@ -1,0 +1,124 @@
+"""How likely Thompson sampling is to choose each arm: what a log needs to be evaluated later.
+
+With independent arms the chance that arm k is best is ∫ f_k(x) Π_{j≠k} F_j(x) dx, worked out by
+Gauss-Legendre quadrature on pieces. Linear models and sets of arms are counted over draws.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from adats.agents.oracles import BestArm, BestRow, Oracle
+from adats.agents.propensities.draws import counted, thetas
+from adats.agents.propensities.exact import best_arm
+from adats.agents.propensities.gaussian import chance_gaussian
+from adats.models import GaussianArms
+from adats.models.core import checks
+from adats.models.core.types import BoolArray, FloatArray, IntArray, Rng
+
+__all__ = ["Propensities", "chance", "exact_propensities", "floored", "propensities"]
+
+
+class Propensities(NamedTuple):
+    """The probability of each arm, or of its being in the chosen set, and the standard errors.
+
+    `se` is 0 where nothing was drawn. The probability is then an integral. Its relative error is
+    below 1e-6 for Gaussian arms where it is at least 1e-10, and for others where it is at least
+    1e-6; its absolute error is below 1e-8.
+    """
+
+    probabilities: FloatArray
+    se: FloatArray
+
+
+def propensities(
+    belief: Any,
+    *,
+    oracle: Oracle | None = None,
+    features: Any = None,
+    allowed: BoolArray | None = None,
+    rng: Rng | None = None,
+    draws: int = 1000,
+    chosen: int | IntArray | None = None,
+) -> Propensities:
+    """The probability of each arm under Thompson sampling from this belief.
+
+    `features` and `oracle` are those of the decision, `allowed` a mask of the arms open to it.
+    The best of independent arms needs no draws. All else is the share of `draws` from `rng`.
+    There the action that was `chosen` counts as one draw more: its share is then never 0, and
+    its inverse is right on average.
+
+    >>> from adats import GaussianArms
+    >>> propensities(GaussianArms([0.0, 1.0], 1.0, 1.0)).probabilities.round(4)
+    array([0.2398, 0.7602])
+    """
+    if isinstance(oracle, BestRow):
+        features, oracle = oracle.features, None
+    if type(oracle) is BestArm:
+        oracle = None
+    if oracle is None and features is None:
+        exact = exact_propensities(belief, allowed)
+        if exact is not None:
+            return Propensities(exact, np.zeros(exact.size))
+    if rng is None:
+        raise ValueError("these propensities are counted over draws: give rng=")
+    values = thetas(belief, checks.count_of("draws", draws), rng)
+    if features is not None:
+        rows = checks.array("features", features, ndim=2)
+        if rows.shape[1] != values.shape[1]:
+            raise ValueError(f"features have {rows.shape[1]} columns, theta {values.shape[1]}")
+        values = values @ rows.T
+    if allowed is not None:
+        values = np.where(_mask(allowed, values.shape[1]), values, -np.inf)
+    return Propensities(*counted(values, oracle, chosen))
+
+
+def exact_propensities(belief: Any, allowed: BoolArray | None = None) -> FloatArray | None:
+    """The chance of each arm to be best; None where only draws can tell."""
+    if allowed is None:
+        return best_arm(belief, None)
+    arms = np.flatnonzero(_mask(allowed, belief.mean.size))
+    inside = best_arm(belief, arms)
+    if inside is None:
+        return None
+    exact = np.zeros(belief.mean.size)
+    exact[arms] = inside
+    return exact
+
+
+def chance(belief: Any, arm: int, allowed: BoolArray | None = None) -> float | None:
+    """The chance of one arm to be best, in less time than that of all; None as there."""
+    if type(belief) is not GaussianArms:
+        chances = exact_propensities(belief, allowed)
+        return None if chances is None else chances.item(arm)
+    if allowed is None:
+        return chance_gaussian(belief.mean, belief.scale, arm)
+    mask = _mask(allowed, belief.mean.size)
+    return chance_gaussian(belief.mean[mask], belief.scale[mask], int(mask[:arm].sum()))
+
+
+def floored(
+    probabilities: FloatArray, epsilon: float, *, allowed: BoolArray | None = None
+) -> FloatArray:
+    """Propensities of a policy that, with chance epsilon, takes any allowed arm instead.
+
+    >>> floored(np.array([0.0, 1.0]), 0.1)
+    array([0.05, 0.95])
+    """
+    if not 0 <= checks.number("epsilon", epsilon) <= 1:
+        raise ValueError(f"epsilon must be between 0 and 1, got {epsilon}")
+    given = checks.non_negative("probabilities", probabilities)
+    if epsilon == 0:
+        return given
+    if given.ndim != 1 or abs(given.sum() - 1) > 1e-6:
+        raise ValueError(f"a floor is for single arms, whose chances sum to 1; got {given}")
+    mask = np.ones(given.size, dtype=bool) if allowed is None else _mask(allowed, given.size)
+    share: FloatArray = epsilon * mask / mask.sum()
+    return (1 - epsilon) * given + share
+
+
+def _mask(allowed: BoolArray, arms: int) -> BoolArray:
+    mask = np.asarray(allowed)
+    if mask.dtype != bool or mask.shape != (arms,) or not mask.any():
+        raise ValueError(f"allowed must be a mask of {arms} arms, at least one True; got {allowed}")
+    return mask

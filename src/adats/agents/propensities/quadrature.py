@@ -1,0 +1,163 @@
+"""The chance of each arm to be best, by quadrature that adapts to the densities.
+
+Pieces are halved until the last terms of a polynomial through ORDER nodes are below ROUGH on each.
+The distribution functions are integrals of that polynomial. The nodes are those of Gauss, so the
+error is far below ROUGH.
+"""
+
+import math
+from functools import partial
+
+import numpy as np
+
+from adats.agents.propensities.families import Family, Rows
+from adats.models.core.types import FloatArray
+
+ORDER, ROUGH = 12, 1e-7
+SEEN = 1e-8  # a density must sum up to 1 as nearly as this, else some of it was overlooked
+ROUND_OFF = 1e-14  # in a log density, relative to the largest of its terms
+DROP = 32.0  # of a log density, from its peak to where it is cut off
+BLOCK = 50_000  # numbers worked on at a time
+
+
+def _rule(order: int) -> tuple[FloatArray, ...]:
+    """Nodes and weights on [0, 1]; and, from values at the nodes, the last two Legendre
+    coefficients and the integrals from 0 to each node of the polynomial through them."""
+    legendre = np.polynomial.legendre
+    t, w = legendre.leggauss(order)
+    degrees = np.arange(order)
+    coefs = legendre.legvander(t, order - 1) * w[:, None] * (degrees + 0.5)
+    up = legendre.legvander(t, order)
+    integrals = np.empty((order, order))  # of P_l from -1 to t
+    integrals[:, 0] = t + 1
+    integrals[:, 1:] = (up[:, 2:] - up[:, : order - 1]) / (2 * degrees[1:] + 1)
+    return (t + 1) / 2, w / 2, coefs[:, -2:], coefs @ integrals.T / 2
+
+
+_T, _W, _LAST, _INTEGRALS = _rule(ORDER)
+
+
+def best_of(family: Family, weights: FloatArray, separate: bool) -> FloatArray | None:
+    """The chance of each arm to be best, or None where quadrature does not see all of a density.
+
+    Every arm has a mixture of its own if they are `separate`, else candidates are whole products.
+    """
+    coefs = family.coefs
+    slack = ROUND_OFF * float(np.abs(coefs).max())
+    if slack > 1e-5:  # beyond what floating point can tell
+        return None
+    if separate:
+        coefs = coefs.copy()
+        coefs[..., 2] += np.log(np.maximum(weights, 1e-300))  # finite, as matmul likes it
+    low, high = _ends(family)
+    ends = np.array([low, high])
+    rates = np.abs(family.coefs @ family.slopes(ends))
+    tails = _mixed(_exp(coefs @ family.basis(ends)) / rates, separate)  # beyond the ends
+    density = partial(_density, coefs, family.basis, separate)
+    for careful in (False, True):
+        width, f = _resolve(density, _first_edges(family, weights, ends, careful))
+        mass = (f @ _W) * width
+        seen = (mass.sum(axis=-1) + tails.sum(axis=-1))[..., None]
+        if np.abs(seen - 1).max() < SEEN + slack:
+            break
+    else:
+        return None
+    tails, mass, f = tails / seen, mass / seen, f / seen[..., None]
+    before = tails[..., :1] + mass.cumsum(axis=-1) - mass
+    below = before[..., None] + width[:, None] * (f @ _INTEGRALS)
+    np.maximum(below, 1e-300, out=below)
+    f /= below
+    f *= np.multiply.reduce(below, axis=1, keepdims=True)
+    shares: FloatArray = np.einsum("ckp,p->ck", f @ _W, width) + _ties(tails)
+    if not separate:
+        shares *= weights
+    result: FloatArray = shares.sum(axis=0)
+    result /= result.sum()
+    return result
+
+
+def _ties(tails: FloatArray) -> FloatArray:
+    """Shares of decisions where draws are equal, which go to the first of the equal arms.
+
+    Draws below the lower end are all equal, and so are those above the upper one.
+    """
+    bottom, top = tails[..., 0], tails[..., 1]
+    above = np.pad(1 - top[:, :-1], ((0, 0), (1, 0)), constant_values=1.0).cumprod(axis=1)
+    shares: FloatArray = top * above  # no arm before this one is at the top
+    shares[:, 0] += bottom.prod(axis=1)
+    return shares
+
+
+def _mixed(parts: FloatArray, separate: bool) -> FloatArray:
+    return parts.sum(axis=0, keepdims=True) if separate else parts
+
+
+def _exp(logs: FloatArray) -> FloatArray:
+    """exp in place; numbers so small that arithmetic with them is slow are cut."""
+    return np.exp(np.maximum(logs, -700.0, out=logs), out=logs)
+
+
+def _density(coefs: FloatArray, basis: Rows, separate: bool, u: FloatArray) -> FloatArray:
+    rows, block = basis(u), max(1, BLOCK * 3 // coefs.size)
+    cuts = range(0, u.size, block)
+    return np.concatenate(
+        [_mixed(_exp(coefs @ rows[:, i : i + block]), separate) for i in cuts], axis=-1
+    )
+
+
+def _first_edges(
+    family: Family, weights: FloatArray, ends: FloatArray, careful: bool
+) -> FloatArray:
+    """Where densities peak and fade out, but no two points much closer than the narrowest peak.
+
+    A careful look is at every candidate and further out; else at the likeliest of each arm's own.
+    """
+    away = np.array([-8.0, -3.0, 0.0, 3.0, 8.0] if careful else [-3.0, 0.0, 3.0])
+    marks = family.mode[..., None] + away * family.spread[..., None]
+    if weights.shape[1] > 1 and not careful:
+        marks = marks[weights.argmax(axis=0), np.arange(marks.shape[1])]
+    step = family.spread.min()
+    marks = np.round(marks.ravel() / step) * step
+    return np.unique(np.append(ends, np.clip(marks, *ends)))
+
+
+def _ends(family: Family) -> tuple[float, float]:
+    """Points outside which no density has more than about exp(-DROP).
+
+    Newton's method for a drop of the log density by DROP; as that is concave, a step from
+    anywhere lands outside.
+    """
+
+    def at(rows: Rows, u: FloatArray) -> FloatArray:
+        values: FloatArray = np.einsum("ckb,bsck->sck", family.coefs, rows(u))
+        return values
+
+    peak = at(family.basis, family.mode[None])
+    u = family.mode + np.array([-1.0, 1.0])[:, None, None] * math.sqrt(2 * DROP) * family.spread
+    for _ in range(2):
+        u = np.clip(u, *family.ends)
+        u = u - (at(family.basis, u) - peak + DROP) / at(family.slopes, u)
+    low, high = np.clip(u, *family.ends)
+    return float(low.min()), float(high.max())
+
+
+def _resolve(density: Rows, edges: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Pieces on which a polynomial describes the density: their widths, and values at nodes."""
+    left, width = edges[:-1], np.diff(edges)
+    done = []
+    for _ in range(60):
+        nodes = left[:, None] + width[:, None] * _T
+        f = density(nodes.ravel())
+        f = f.reshape(*f.shape[:2], *nodes.shape)
+        rough = np.abs(f @ _LAST).max(axis=(0, 1, 3)) * width > ROUGH
+        done.append((left[~rough], width[~rough], f[:, :, ~rough]))
+        if not rough.any():
+            break
+        half = width[rough] / 2
+        left = np.concatenate([left[rough], left[rough] + half])
+        width = np.concatenate([half, half])
+    lefts, widths, values = (
+        np.concatenate([piece[i] for piece in done], axis=2 if i == 2 else 0) for i in range(3)
+    )
+    order = lefts.argsort()
+    return widths[order], values[:, :, order]

@@ -1,0 +1,68 @@
+"""What an agent keeps of one task, and how that goes into a file."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from adats.models.core import files
+from adats.models.core.types import FloatArray, Task
+
+
+class TaskState(NamedTuple):
+    """All that is kept of one task."""
+
+    stats: Any
+    digest: Any = None  # the statistics worked out; freed when the task is finished
+    design: FloatArray | None = None
+    mu: FloatArray | None = None  # MetaTS's draw
+    asked: FloatArray | None = None  # pulls that forced exploration asked for; None: it is over
+    finished: bool = False
+    # kept for indices only: decisions and rewards told without one; pulls asked for and not told
+    rounds: int = 0
+    pending: FloatArray | None = None
+
+
+def pack_states(states: Iterable[TaskState]) -> dict[str, Any]:
+    """The states as arrays for a file; digests are worked out again."""
+    states = list(states)
+    return {
+        "finished": np.array([s.finished for s in states], dtype=bool),
+        "rounds": np.array([s.rounds for s in states], dtype=np.int64),
+        **files.pack("stats", [s.stats.flat() for s in states]),
+        **files.pack("design", [s.design for s in states]),
+        **files.pack("mu", [s.mu for s in states]),
+        **files.pack("asked", [s.asked for s in states]),
+        **files.pack("pending", [s.pending for s in states]),
+    }
+
+
+def unpack_states(arrays: dict[str, Any], kind: Any) -> Iterator[TaskState]:
+    """The states that `pack_states` packed; `kind` is the class of their statistics."""
+    names = ("stats", "design", "mu", "asked", "pending")
+    columns = [files.unpack(name, arrays) for name in names]
+    flags = (arrays["finished"].tolist(), arrays["rounds"].tolist())
+    for stats, design, mu, asked, pending, done, rounds in zip(*columns, *flags, strict=True):
+        yield TaskState(kind.from_flat(stats), None, design, mu, asked, done, rounds, pending)
+
+
+def check_state(state: TaskState, fresh: TaskState) -> None:
+    """Raise unless the state, read from a file, is like a fresh one of the same agent."""
+    if state.stats.flat().shape != fresh.stats.flat().shape:
+        raise ValueError("statistics of the wrong size")
+    if state.asked is not None and getattr(fresh.asked, "shape", None) != state.asked.shape:
+        raise ValueError("counts of forced pulls of the wrong size")
+    table = getattr(state.stats, "table", None)
+    shape = state.stats.gram.shape if table is None else table.shape[1:]
+    if state.pending is not None and state.pending.shape != shape:
+        raise ValueError("pending pulls of the wrong size")
+
+
+def task_name(task: Any) -> Task:
+    if type(task) is str or type(task) is int:
+        return task
+    if isinstance(task, (str, np.str_)):
+        return str(task)
+    if isinstance(task, (int, np.integer)) and not isinstance(task, bool):
+        return int(task)
+    raise ValueError(f"a task is named by a string or an integer, got {task!r}")

@@ -1,0 +1,1 @@
+"""From logs to a prior: reading, tables, fits, report."""

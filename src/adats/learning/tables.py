@@ -1,0 +1,249 @@
+"""Sufficient statistics of many tasks: all that a fit needs of a log.
+
+Tables of several logs add. One table is one Parquet file: a row a task, and a JSON header.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from adats.models.core import files
+from adats.models.core.errors import FileFormatError
+from adats.models.core.frozen import evolve, unchecked
+from adats.models.core.stats import ArmStats, BinaryStats, CountStats, LinearStats
+from adats.models.core.types import Arm, FloatArray, IntArray, Task
+
+KINDS: dict[str, type[ArmStats]] = {
+    "gaussian": ArmStats,
+    "binary": BinaryStats,
+    "count": CountStats,
+}
+FORMAT = "adats-statistics"
+
+
+@dataclass(frozen=True, eq=False)
+class ArmTable:
+    """Statistics of models with arms; arms never pulled in a task have a count of zero."""
+
+    kind: type[ArmStats]  # ArmStats, BinaryStats or CountStats
+    tasks: tuple[Task, ...]
+    arms: tuple[Arm, ...]
+    table: FloatArray  # (tasks, kind.ROWS, arms): what `kind.table` is for one task
+    since: str | None = None  # first and last time in the log, as ISO text
+    until: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS.values():
+            raise ValueError(f"no statistics of kind {self.kind!r}")
+        _check_names("tasks", self.tasks)
+        _check_names("arms", self.arms)
+        _check("table", self.table, (len(self.tasks), self.kind.ROWS, len(self.arms)))
+        _not_negative("counts of pulls", self.table[:, 0])
+
+    @property
+    def model(self) -> str:
+        """The name of the model: gaussian, binary or count."""
+        return next(name for name, kind in KINDS.items() if kind is self.kind)
+
+    def stats(self, i: int) -> ArmStats:
+        """The statistics of the i-th task."""
+        return unchecked(self.kind, table=self.table[i])
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    def subset(self, index: IntArray) -> "ArmTable":
+        """Some of the tasks, in the order of `index`; all arms stay."""
+        return evolve(self, tasks=_taken(self.tasks, index), table=self.table[index])
+
+    def __add__(self, other: "ArmTable") -> "ArmTable":
+        """Both logs as one: a task or an arm that is in both has the sum of its statistics."""
+        if not isinstance(other, ArmTable) or other.kind is not self.kind:
+            raise ValueError(f"statistics of a {_model(other)} log do not add to {self.model} ones")
+        tasks, arms = _union(self.tasks, other.tasks), _union(self.arms, other.arms)
+        table = np.zeros((len(tasks), self.kind.ROWS, len(arms)))
+        table[: len(self), :, : len(self.arms)] = self.table
+        rows, columns = _places(tasks, other.tasks), _places(arms, other.arms)
+        table[np.ix_(rows, np.arange(self.kind.ROWS), columns)] += other.table
+        return ArmTable(self.kind, tasks, arms, table, *_range(self, other))
+
+
+@dataclass(frozen=True, eq=False)
+class LinearTable:
+    """Statistics of a linear model."""
+
+    tasks: tuple[Task, ...]
+    features: tuple[str, ...]
+    n: FloatArray  # (tasks,)
+    moments: FloatArray  # (tasks, d + 1, d + 1): Σ (a, y)(a, y)ᵀ, as in LinearStats
+    since: str | None = None
+    until: str | None = None
+
+    def __post_init__(self) -> None:
+        size = len(self.features) + 1
+        _check_names("tasks", self.tasks)
+        _check_names("features", self.features)
+        _check("n", self.n, (len(self.tasks),))
+        _check("moments", self.moments, (len(self.tasks), size, size))
+        _not_negative("numbers of pulls", self.n)
+        if not np.array_equal(self.moments, self.moments.swapaxes(1, 2)):
+            raise ValueError("moments must be symmetric")
+
+    @property
+    def model(self) -> str:
+        return "linear"
+
+    def stats(self, i: int) -> LinearStats:
+        """The statistics of the i-th task."""
+        return unchecked(LinearStats, n=float(self.n[i]), moments=self.moments[i])
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    def subset(self, index: IntArray) -> "LinearTable":
+        """Some of the tasks, in the order of `index`."""
+        tasks = _taken(self.tasks, index)
+        return evolve(self, tasks=tasks, n=self.n[index], moments=self.moments[index])
+
+    def __add__(self, other: "LinearTable") -> "LinearTable":
+        """Both logs as one: a task that is in both has the sum of its statistics."""
+        if not isinstance(other, LinearTable):
+            raise ValueError(f"statistics of a {_model(other)} log do not add to linear ones")
+        if other.features != self.features:
+            raise ValueError(
+                "statistics of different features do not add: "
+                f"{', '.join(self.features)}, and {', '.join(other.features)}"
+            )
+        tasks = _union(self.tasks, other.tasks)
+        n = np.zeros(len(tasks))
+        moments = np.zeros((len(tasks), *self.moments.shape[1:]))
+        n[: len(self)], moments[: len(self)] = self.n, self.moments
+        rows = _places(tasks, other.tasks)
+        n[rows] += other.n
+        moments[rows] += other.moments
+        return LinearTable(tasks, self.features, n, moments, *_range(self, other))
+
+
+Table = ArmTable | LinearTable
+
+
+def _check_names(what: str, names: tuple[Any, ...]) -> None:
+    kinds = set(map(type, names))
+    if kinds not in (set(), {str}, {int}):
+        raise ValueError(f"names of {what} must be all text or all integers, got {names[:3]}...")
+    if len(set(names)) != len(names):
+        raise ValueError(f"{what} must have different names")
+
+
+def _check(what: str, values: FloatArray, shape: tuple[int, ...]) -> None:
+    if values.shape != shape:
+        raise ValueError(f"{what} must have shape {shape}, got {values.shape}")
+    if not np.isfinite(values).all():
+        raise ValueError(f"{what} must be finite")
+
+
+def _not_negative(what: str, values: FloatArray) -> None:
+    if (values < 0).any():
+        raise ValueError(f"{what} must not be negative, got {values.min()}")
+
+
+def _model(table: Any) -> str:
+    return table.model if isinstance(table, Table) else type(table).__name__
+
+
+def _taken(tasks: tuple[Task, ...], index: IntArray) -> tuple[Task, ...]:
+    return tuple(tasks[i] for i in np.arange(len(tasks))[index].tolist())
+
+
+def _union(left: Sequence[Task], right: Sequence[Task]) -> tuple[Task, ...]:
+    return tuple(dict.fromkeys((*left, *right)))
+
+
+def _places(names: Sequence[Task], some: Sequence[Task]) -> IntArray:
+    place = {name: i for i, name in enumerate(names)}
+    return np.array([place[name] for name in some], dtype=np.intp)
+
+
+def _range(left: Table, right: Table) -> tuple[str | None, str | None]:
+    """From the first to the last time of both; ISO texts of one zone sort as times do."""
+    since = [t.since for t in (left, right) if t.since is not None]
+    until = [t.until for t in (left, right) if t.until is not None]
+    return min(since, default=None), max(until, default=None)
+
+
+# files
+
+
+def save_statistics(path: str | os.PathLike[str], table: Table) -> None:
+    """Write the table as one Parquet file, whole or not at all."""
+    pa, parquet = _pyarrow()
+    names: dict[str, Any]
+    if isinstance(table, ArmTable):
+        names, arrays = {"arms": table.arms}, {"table": table.table}
+    else:
+        names, arrays = {"features": table.features}, {"n": table.n, "moments": table.moments}
+    header = {"format": FORMAT, "version": files.VERSION, "model": table.model, **names}
+    header |= {"since": table.since, "until": table.until}
+    columns = {"task": pa.array(table.tasks, type=None if len(table) else pa.string())}
+    for name, values in arrays.items():
+        flat = pa.array(values.ravel())
+        size = values[0].size if len(table) else 1
+        columns[name] = flat if values.ndim == 1 else pa.FixedSizeListArray.from_arrays(flat, size)
+    metadata = {"adats": json.dumps(header, allow_nan=False)}
+    whole = pa.table(columns).replace_schema_metadata(metadata)
+    files.write_whole(path, lambda file: parquet.write_table(whole, file))
+
+
+def load_statistics(path: str | os.PathLike[str]) -> Table:
+    """Read a table from a file that `save_statistics` wrote; everything is checked again."""
+    _, parquet = _pyarrow()
+    try:
+        with open(path, "rb") as file:
+            whole = parquet.read_table(file)
+        header = json.loads((whole.schema.metadata or {}).get(b"adats", b"null"))
+    except FileNotFoundError:
+        raise
+    except files.DAMAGED as error:
+        raise FileFormatError(f"{os.fspath(path)} is not a file of statistics: {error}") from None
+    files.check_kind(path, header, FORMAT)
+    try:
+        return _read(header, whole)
+    except files.DAMAGED as error:
+        raise FileFormatError(f"{os.fspath(path)} is damaged: {error}") from None
+
+
+def _read(header: dict[str, Any], whole: Any) -> Table:
+    names, model = whole["task"].to_pylist(), header["model"]
+    tasks, spans = tuple(names), (header["since"], header["until"])
+    if not all(span is None or isinstance(span, str) for span in spans):
+        raise ValueError(f"the range of time is {spans}")
+    if model == "linear":
+        features = tuple(header["features"])
+        size = len(features) + 1
+        moments = _numbers(whole["moments"], (len(tasks), size, size))
+        return LinearTable(tasks, features, _numbers(whole["n"], (len(tasks),)), moments, *spans)
+    kind, arms = KINDS[model], tuple(header["arms"])
+    table = _numbers(whole["table"], (len(tasks), kind.ROWS, len(arms)))
+    return ArmTable(kind, tasks, arms, table, *spans)
+
+
+def _numbers(column: Any, shape: tuple[int, ...]) -> FloatArray:
+    flat = column.combine_chunks()
+    flat = flat if len(shape) == 1 else flat.flatten()
+    if flat.null_count or str(flat.type) != "double":
+        raise ValueError(f"a column of statistics has {flat.null_count} nulls, type {flat.type}")
+    values: FloatArray = flat.to_numpy().reshape(shape)
+    return values
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError:
+        raise ValueError("Parquet needs pyarrow: pip install 'adats[logs]'") from None
+    return pa, parquet

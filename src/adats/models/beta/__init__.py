@@ -1,0 +1,1 @@
+"""Bernoulli arms with beta beliefs (paper, Section 3.4)."""

@@ -1,0 +1,61 @@
+"""Bernoulli arms with beta beliefs (paper, Section 3.4)."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy.special import betainc, betaincinv, betaln, ndtr
+
+from adats.models.core import checks
+from adats.models.core.product import ProductArms
+from adats.models.core.stats import ArmStats, BinaryStats
+from adats.models.core.types import FloatArray, Rng
+
+
+@dataclass(frozen=True, eq=False)
+class BetaArms(ProductArms):
+    """theta_i ~ Beta(alpha_i, beta_i) is the chance that arm i gives a reward of 1.
+
+    >>> BetaArms(alpha=1.0, beta=[1.0, 3.0]).mean
+    array([0.5 , 0.25])
+    """
+
+    alpha: FloatArray
+    beta: FloatArray
+    PARAMETERS: ClassVar[tuple[str, ...]] = ("alpha", "beta")
+    STATS: ClassVar[type[ArmStats]] = BinaryStats
+
+    def __init__(self, alpha: Any, beta: Any) -> None:
+        object.__setattr__(self, "alpha", checks.positive("alpha", alpha))
+        object.__setattr__(self, "beta", checks.positive("beta", beta))
+        self._settle()
+
+    @property
+    def mean(self) -> FloatArray:
+        return self.alpha / (self.alpha + self.beta)
+
+    @property
+    def scale(self) -> FloatArray:
+        size = self.alpha + self.beta
+        return np.sqrt(self.mean * (1 - self.mean) / (size + 1))
+
+    @property
+    def reward_variance(self) -> FloatArray:
+        return self.mean * (1 - self.mean)
+
+    def sample(self, rng: Rng) -> FloatArray:
+        return rng.beta(self.alpha, self.beta)
+
+    def below(self, x: FloatArray) -> FloatArray:
+        return np.asarray(betainc(self.alpha, self.beta, x))
+
+    def upper(self, z: FloatArray | float) -> FloatArray:
+        return np.asarray(betaincinv(self.alpha, self.beta, ndtr(z)))
+
+    def updated(self, stats: Any) -> Self:
+        return self.of(self.alpha + stats.total, self.beta + stats.count - stats.total)
+
+    def arm_log_evidence(self, stats: Any) -> FloatArray:
+        new = self.updated(stats)
+        result: FloatArray = betaln(new.alpha, new.beta) - betaln(self.alpha, self.beta)
+        return result

@@ -1,0 +1,1 @@
+"""What all models share: types, checks, statistics, sums, factors, files."""

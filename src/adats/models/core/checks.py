@@ -1,0 +1,117 @@
+"""Checks of what users give: each returns a clean value or raises `ValueError` saying why."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy.linalg import blas
+
+from adats.models.core.types import FloatArray
+
+ROUND_OFF = 1e-9  # relative: how far from symmetric or positive semi-definite still is round-off
+
+HUGE = 1e150  # its square still is a number
+
+
+def array(name: str, value: Any, *, ndim: int | None = None) -> FloatArray:
+    """A finite, read-only copy of `value` as float64."""
+    try:
+        given = np.asarray(value)
+        if given.dtype.kind in "USVc":  # text and complex numbers would be read as numbers
+            raise TypeError
+        result = np.array(given, dtype=np.float64, order="C")
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name} must be numbers, got {value!r}") from None
+    if ndim is not None and result.ndim != ndim:
+        raise ValueError(f"{name} must have {ndim} dimensions, got shape {result.shape}")
+    if not np.isfinite(result).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(result))[0])
+        raise ValueError(f"{name} must be finite, got {result[where]} at index {where}")
+    result.flags.writeable = False
+    return result
+
+
+def non_negative(name: str, value: Any) -> FloatArray:
+    """A finite array with no negative entry; a scale of 0 is legal and exact."""
+    result = array(name, value)
+    if (result < 0).any():
+        raise ValueError(f"{name} must not be negative, got {result.min()}")
+    return result
+
+
+def positive(name: str, value: Any) -> FloatArray:
+    """A finite array of positive entries."""
+    result = array(name, value)
+    if not (result > 0).all():
+        raise ValueError(f"{name} must be positive, got {result.min()}")
+    return result
+
+
+def number(name: str, value: Any) -> float:
+    """A finite float."""
+    try:
+        if isinstance(value, (str, bytes, np.complexfloating)) or np.ndim(value):
+            raise TypeError
+        result = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name} must be a number, got {value!r}") from None
+    if not math.isfinite(result):
+        raise ValueError(f"{name} must be finite, got {result}")
+    return result
+
+
+def count_of(name: str, value: Any, *, least: int = 1) -> int:
+    """A whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    return int(value)
+
+
+def modest(name: str, values: FloatArray) -> None:
+    """Raise unless all values are finite and their squares are; one pass, for the hot path."""
+    if values.size and not blas.dasum(values) < HUGE:
+        array(name, values)  # says which entry, if one is not finite
+        raise ValueError(f"{name} too large: their squares overflow")
+
+
+def covariance(name: str, value: Any, dim: int) -> FloatArray:
+    """A symmetric positive semi-definite matrix, up to round-off; a number means number * I."""
+    cov = array(name, value)
+    if cov.ndim == 0:
+        cov = cov * np.eye(dim)
+    if cov.shape != (dim, dim):
+        raise ValueError(f"{name} must be a number or have shape ({dim}, {dim}), got {cov.shape}")
+    size = np.abs(cov).max(initial=0.0)
+    gap = np.abs(cov - cov.T).max(initial=0.0)
+    if gap > ROUND_OFF * size:
+        raise ValueError(f"{name} must be symmetric, but differs from its transpose by {gap}")
+    cov = (cov + cov.T) / 2
+    smallest = np.linalg.eigvalsh(cov)[0] if dim else 0.0
+    if smallest < -ROUND_OFF * size:
+        raise ValueError(
+            f"{name} must be positive semi-definite, but its smallest eigenvalue is {smallest}"
+        )
+    cov.flags.writeable = False
+    return cov
+
+
+def weights(name: str, value: Any, *, ndim: tuple[int, ...] = (1,)) -> FloatArray:
+    """Probabilities that sum to one along the first axis."""
+    result = non_negative(name, value)
+    if result.ndim not in ndim or result.shape[0] == 0:
+        raise ValueError(f"{name} has the wrong shape {result.shape}")
+    sums = result.sum(axis=0)
+    if (np.abs(sums - 1) > ROUND_OFF).any():
+        worst = float(np.ravel(sums)[np.abs(np.ravel(sums) - 1).argmax()])
+        raise ValueError(f"{name} must sum to 1, got {worst}")
+    return result
+
+
+def broadcast(names: Sequence[str], arrays: Sequence[FloatArray]) -> list[FloatArray]:
+    """The arrays in one common shape."""
+    try:
+        return [np.array(a) for a in np.broadcast_arrays(*arrays)]
+    except ValueError:
+        shapes = ", ".join(f"{n} {a.shape}" for n, a in zip(names, arrays, strict=True))
+        raise ValueError(f"shapes do not fit together: {shapes}") from None

@@ -1,0 +1,113 @@
+"""Files: written whole or not at all, versioned, never pickle."""
+
+import json
+import os
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, Any, cast
+
+import numpy as np
+
+from adats.models.core.errors import FileFormatError
+from adats.models.core.types import FloatArray
+
+VERSION = 1
+DAMAGED = (
+    KeyError,
+    TypeError,
+    ValueError,
+    IndexError,
+    AttributeError,
+    EOFError,
+    OSError,
+    RuntimeError,
+)
+
+
+def write_whole(path: str | os.PathLike[str], write: Callable[[IO[bytes]], None]) -> None:
+    """Whole or not at all: to a neighbour first, then renamed."""
+    target = Path(path)
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
+    write_whole(path, lambda file: cast(None, file.write(data)))
+
+
+def write_npz(
+    path: str | os.PathLike[str], kind: str, header: dict[str, Any], arrays: dict[str, Any]
+) -> None:
+    text = json.dumps({"format": kind, "version": VERSION, **header}, allow_nan=False)
+    head = np.frombuffer(text.encode(), dtype=np.uint8)
+    write_whole(path, lambda file: np.savez(file, header=head, **arrays))
+
+
+def read_npz(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    try:
+        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        header = json.loads(arrays.pop("header").tobytes())
+    except FileNotFoundError:
+        raise
+    except (*DAMAGED, zipfile.BadZipFile, zlib.error) as error:
+        raise FileFormatError(
+            f"{os.fspath(path)} is damaged or not an {kind} file: {error}"
+        ) from None
+    check_kind(path, header, kind)
+    return header, arrays
+
+
+def check_kind(path: str | os.PathLike[str], header: Any, kind: str) -> None:
+    if not isinstance(header, dict) or header.get("format") != kind:
+        raise FileFormatError(f"{os.fspath(path)} is not an {kind} file")
+    if header.get("version") != VERSION:
+        raise FileFormatError(
+            f"{os.fspath(path)} has version {header.get('version')!r}; this adats reads {VERSION}"
+        )
+
+
+# lists of arrays of different shapes, each perhaps None
+
+
+def pack(name: str, arrays: Sequence[FloatArray | None]) -> dict[str, Any]:
+    """Arrays of one or two dimensions as two arrays, the values and the shapes."""
+    shapes = np.full((len(arrays), 2), -1, dtype=np.int64)
+    for i, array in enumerate(arrays):
+        if array is not None:
+            shapes[i] = (len(array), 0) if array.ndim == 1 else array.shape
+    values = [array.ravel() for array in arrays if array is not None]
+    return {
+        name: np.concatenate(values) if values else np.zeros(0),
+        f"{name}_shapes": shapes,
+    }
+
+
+def unpack(name: str, arrays: dict[str, Any]) -> list[FloatArray | None]:
+    result: list[FloatArray | None] = []
+    values, start = arrays[name], 0
+    for rows, columns in arrays[f"{name}_shapes"].tolist():
+        if rows < 0:
+            result.append(None)
+            continue
+        size = rows * columns if columns else rows
+        part = values[start : start + size].copy()
+        if part.size != size or not np.isfinite(part).all():
+            raise ValueError(f"{name} is damaged")
+        result.append(part.reshape(rows, columns) if columns else part)
+        start += size
+    if start != values.size:
+        raise ValueError(f"{name} is damaged")
+    return result

@@ -1,0 +1,192 @@
+"""The only place that factorises. No inverse is ever formed, and singular matrices are legal."""
+
+import functools
+from typing import NamedTuple, Self
+
+import numpy as np
+from scipy.linalg import lapack
+
+from adats.models.core.types import FloatArray
+
+
+def two_sum(a: float, b: float) -> tuple[float, float]:
+    """a + b as it is rounded, and what the rounding lost (Knuth)."""
+    total = a + b
+    back = total - a
+    return total, (a - (total - back)) + (b - back)
+
+
+class Sum(NamedTuple):
+    """A compensated sum of arrays: what `high` rounds away is kept in `low`.
+
+    Adding and subtracting a million terms leaves the error of one (Knuth's TwoSum), so a sum
+    over tasks never has to be made anew.
+    """
+
+    high: FloatArray
+    low: FloatArray
+
+    @classmethod
+    def zeros(cls, size: int) -> Self:
+        return cls(np.zeros(size), np.zeros(size))
+
+    def add(self, term: FloatArray) -> "Sum":
+        if term.shape != self.high.shape:
+            raise ValueError(f"a message of shape {term.shape} does not fit {self.high.shape}")
+        high = self.high + term
+        back = high - self.high
+        lost = high - back
+        np.subtract(self.high, lost, out=lost)
+        np.subtract(term, back, out=back)
+        lost += back
+        lost += self.low
+        return Sum(high, lost)
+
+    def swap(self, old: FloatArray, new: FloatArray) -> "Sum":
+        """One term in and another out. What goes out is just what once came in, to the last bit."""
+        added = self.high + new
+        back = added - self.high
+        lost = (self.high - (added - back)) + (new - back)
+        high = added - old
+        back = high - added
+        lost += (added - (high - back)) - (old + back)
+        lost += self.low
+        return Sum(high, lost)
+
+    def value(self) -> FloatArray:
+        return self.high + self.low
+
+
+def psd_factor(cov: FloatArray) -> FloatArray:
+    """A matrix L with L Lᵀ = cov, for a positive semi-definite cov, singular or not."""
+    lower, info = lapack.dpotrf(cov, lower=1, clean=1)
+    if info == 0:
+        return np.ascontiguousarray(lower)
+    values, vectors = np.linalg.eigh(cov)
+    return np.ascontiguousarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+
+
+def psd_inverse(cov: FloatArray) -> tuple[FloatArray, float]:
+    """The inverse and its largest eigenvalue; infinity, with zeros, if cov is singular.
+
+    A cov of no dimensions stands for a multiple of the identity, and so does the inverse then.
+    """
+    if cov.ndim == 0:
+        value = float(cov)
+        return (np.array(1.0 / value), 1.0 / value) if value > 0 else (np.zeros(()), np.inf)
+    values, vectors = np.linalg.eigh(cov)
+    if values[0] <= len(values) * np.finfo(np.float64).eps * values[-1]:
+        return np.zeros_like(cov), np.inf
+    scaled = vectors / np.sqrt(values)
+    return scaled @ scaled.T, float(1.0 / values[0])
+
+
+def square_factor(factor: FloatArray) -> FloatArray:
+    """A square matrix R with R Rᵀ = F Fᵀ for a wide F, by QR: nothing is squared on the way."""
+    return np.ascontiguousarray(np.linalg.qr(factor.T).R.T)
+
+
+Factor = FloatArray | float  # a float stands for a multiple of the identity
+
+
+def as_matrix(factor: Factor, size: int) -> FloatArray:
+    if not isinstance(factor, float):
+        return factor
+    return _eye(size) if factor == 1.0 else factor * _eye(size)
+
+
+def whiten(factor: Factor, precision: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """X = C⁻¹Fᵀ and C, where C Cᵀ = I + Fᵀ M F for the precision M.
+
+    XᵀX is the posterior covariance of x = F u, u ~ N(0, I), under a likelihood of precision M.
+    """
+    if isinstance(factor, float):
+        inner = precision * factor**2
+        inner += _eye(len(inner))
+        half, lower = whiten_inner(inner)
+        half *= factor
+        return half, lower
+    inner = factor.T.dot(precision).dot(factor)  # dot: for small matrices twice as fast as @
+    inner += _eye(len(inner))
+    lower, info = lapack.dpotrf(inner, 1, 1)
+    if info != 0:
+        half, lower = _whiten_rounded(inner)
+        return half.dot(factor.T), lower
+    half, _ = lapack.dtrtrs(lower, factor.T, 1)
+    return half, lower
+
+
+def whiten_inner(inner: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """C⁻¹ and C, where C Cᵀ = inner, which is I plus a positive semi-definite matrix."""
+    lower, info = lapack.dpotrf(inner, 1, 1)
+    if info != 0:
+        return _whiten_rounded(inner)
+    half, _ = lapack.dtrtri(lower, 1)
+    return half, lower
+
+
+def _whiten_rounded(inner: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The same where round-off in the statistics outgrew the prior: `inner` is at least I."""
+    values, vectors = np.linalg.eigh(inner)
+    roots = np.sqrt(np.maximum(values, 1.0))
+    return (vectors / roots).T, np.diag(roots)
+
+
+@functools.lru_cache(maxsize=16)
+def _eye(size: int) -> FloatArray:
+    eye = np.eye(size)
+    eye.flags.writeable = False  # it is shared
+    return eye
+
+
+def log_det(lower: FloatArray) -> float:
+    """Of a triangular factor, so half the log determinant of the matrix."""
+    return float(np.add.reduce(np.log(lower.diagonal())))
+
+
+class Gaussian(NamedTuple):
+    """A conditioned Gaussian: N(prior_mean + Xᵀstep, XᵀX), with X from `whiten`."""
+
+    prior_mean: FloatArray
+    half: FloatArray  # X
+    step: FloatArray
+    lower: FloatArray
+    shift: FloatArray
+    residual: FloatArray
+
+    @property
+    def mean(self) -> FloatArray:
+        move: FloatArray = self.step.dot(self.half)
+        return self.prior_mean + move
+
+    @property
+    def factor(self) -> FloatArray:
+        return self.half.T
+
+    def sample(self, z: FloatArray) -> FloatArray:
+        """The point that the standard normal draw z stands for."""
+        move: FloatArray = (self.step + z).dot(self.half)
+        return self.prior_mean + move
+
+    def log_integral(self) -> float:
+        """Log of ∫ N(x; prior_mean, F Fᵀ) exp(shiftᵀx - ½ xᵀ precision x) dx."""
+        exponent = self.prior_mean.dot(self.shift + self.residual) + self.step.dot(self.step)
+        return 0.5 * float(exponent) - log_det(self.lower)
+
+
+def condition(
+    mean: FloatArray, factor: Factor, precision: FloatArray, shift: FloatArray
+) -> Gaussian:
+    """N(mean, F Fᵀ) times exp(shiftᵀx - ½ xᵀ precision x), normalised."""
+    half, lower = whiten(factor, precision)
+    residual = shift - precision.dot(mean)
+    return Gaussian(mean, half, half.dot(residual), lower, shift, residual)
+
+
+def part_of(one: FloatArray, other: FloatArray) -> FloatArray:
+    """One variance as a share of both; 0 where both are."""
+    both = one + other
+    if both.all():
+        clean: FloatArray = np.maximum(one, 0.0) / both
+        return clean
+    return np.where(both > 0, np.maximum(one, 0.0) / np.where(both > 0, both, 1.0), 0.0)

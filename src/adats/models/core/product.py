@@ -1,0 +1,127 @@
+"""What product beliefs share: independent arms, one conjugate family, parameters as arrays."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from adats.models.core import checks
+from adats.models.core.frozen import unchecked
+from adats.models.core.stats import ArmStats
+from adats.models.core.types import Conditioned, FloatArray, IntArray, Rng
+
+
+@dataclass(frozen=True, eq=False)
+class _Expected:
+    """Statistics of pulls whose rewards were all as expected."""
+
+    count: FloatArray
+    total: FloatArray
+
+
+class ProductArms(ABC):
+    """Independent arms. The last axis of every parameter is the arm; axes before it are a stack
+    of candidates, which a mixture evaluates all at once."""
+
+    PARAMETERS: ClassVar[tuple[str, ...]]
+    STATS: ClassVar[type[ArmStats]] = ArmStats
+
+    if TYPE_CHECKING:  # fields or properties: mean and standard deviation of each mean reward
+
+        @property
+        def mean(self) -> FloatArray: ...
+        @property
+        def scale(self) -> FloatArray: ...
+
+        @property
+        def reward_variance(self) -> FloatArray:
+            """Variance of one reward of each arm whose mean reward is as expected."""
+            ...
+
+    @abstractmethod
+    def sample(self, rng: Rng) -> FloatArray:
+        """A draw of the mean rewards."""
+
+    @abstractmethod
+    def arm_log_evidence(self, stats: Any) -> FloatArray:
+        """Log density of each arm's rewards, under each candidate of the stack."""
+
+    @abstractmethod
+    def updated(self, stats: Any) -> Self:
+        """The posterior, under each candidate of the stack."""
+
+    @abstractmethod
+    def below(self, x: FloatArray) -> FloatArray:
+        """The chance that each arm's mean reward is below x."""
+
+    @abstractmethod
+    def upper(self, z: FloatArray | float) -> FloatArray:
+        """The quantile of each arm's mean reward at the level Φ(z)."""
+
+    def tightened(self, pending: FloatArray) -> Self:
+        """When pending pulls have come in as expected: the means stay, the doubts shrink."""
+        mean = self.mean
+        known = np.isfinite(mean)
+        count = np.where(known, pending, 0.0)
+        return self.updated(_Expected(count, count * np.where(known, mean, 0.0)))
+
+    def condition(self, stats: Any) -> Conditioned[Self]:
+        if stats.table.shape != (self.STATS.ROWS, self.n_arms):
+            raise ValueError(f"statistics of shape {stats.table.shape} for {self.n_arms} arms")
+        return Conditioned(float(self.arm_log_evidence(stats).sum()), self.updated(stats))
+
+    @property
+    def n_arms(self) -> int:
+        return int(self.parameters()[0].shape[-1])
+
+    def parameters(self) -> tuple[FloatArray, ...]:
+        return tuple(getattr(self, name) for name in self.PARAMETERS)
+
+    @classmethod
+    def of(cls, *parameters: FloatArray) -> Self:
+        """From parameters known to be good."""
+        return unchecked(cls, **dict(zip(cls.PARAMETERS, parameters, strict=True)))
+
+    def _settle(self) -> None:
+        """Bring checked parameters to one shape, at least one axis."""
+        values = checks.broadcast(self.PARAMETERS, [np.atleast_1d(p) for p in self.parameters()])
+        if values[0].size == 0:
+            raise ValueError(f"{self.PARAMETERS[0]} must have an entry for each arm, got none")
+        for name, value in zip(self.PARAMETERS, values, strict=True):
+            value.flags.writeable = False
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def stack(cls, beliefs: Sequence[Self]) -> Self:
+        """Candidates as one belief whose parameters have a leading axis."""
+        shapes = {b.parameters()[0].shape for b in beliefs}
+        if len(shapes) != 1 or any(len(shape) != 1 for shape in shapes):
+            raise ValueError(f"candidate priors must have the same arms, got shapes {shapes}")
+        columns = zip(*(b.parameters() for b in beliefs), strict=True)
+        return cls.of(*(np.stack(column) for column in columns))
+
+    def pick(self, index: IntArray | int) -> Self:
+        """One candidate of the stack; or, from an array, one for each arm."""
+        if isinstance(index, np.ndarray):
+            arms = np.arange(self.n_arms)
+            return self.of(*(p[index, arms] for p in self.parameters()))
+        return self.of(*(p[index] for p in self.parameters()))
+
+    def columns(self, arms: list[int]) -> Self:
+        """The belief over some of the arms."""
+        return self.of(*(p[..., arms] for p in self.parameters()))
+
+    def with_columns(self, arms: list[int], other: Self) -> Self:
+        """This belief with some arms replaced by those of another."""
+        changed = []
+        for mine, theirs in zip(self.parameters(), other.parameters(), strict=True):
+            copy = mine.copy()
+            copy[..., arms] = theirs
+            changed.append(copy)
+        return self.of(*changed)
+
+    def with_arm(self, like: int) -> Self:
+        """One more arm at the end, with the parameters of arm `like`."""
+        return self.of(*(np.append(p, p[..., [like]], axis=-1) for p in self.parameters()))

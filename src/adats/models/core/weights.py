@@ -1,0 +1,61 @@
+"""Weights of candidates in log space, and what mixtures share: means, spreads, quantiles."""
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.special import ndtr
+
+from adats.models.core.types import FloatArray, IntArray, Rng
+
+HALVINGS = 50  # of the interval that holds a quantile
+
+
+def log_of(weights: FloatArray) -> FloatArray:
+    """Logarithms, with -inf for a weight of zero."""
+    with np.errstate(divide="ignore"):
+        logs: FloatArray = np.log(weights)
+    return logs
+
+
+def softmax(log_weights: FloatArray) -> FloatArray:
+    """Weights that sum to one along the first axis."""
+    weights: FloatArray = np.exp(log_weights - log_weights.max(axis=0))
+    weights /= weights.sum(axis=0)
+    return weights
+
+
+def draw(weights: FloatArray, rng: Rng) -> IntArray:
+    """An index for each column of weights, with its probability."""
+    cumulative = weights.cumsum(axis=0)
+    points = rng.random(weights.shape[1]) * cumulative[-1]
+    index: IntArray = (cumulative <= points).sum(axis=0)
+    return np.minimum(index, len(weights) - 1)
+
+
+def average(weights: FloatArray, values: FloatArray) -> FloatArray:
+    """Weighted sum over the first axis; what has no weight does not count, even if infinite."""
+    average: FloatArray = (weights * np.where(weights > 0, values, 0.0)).sum(axis=0)
+    return average
+
+
+def spread(weights: FloatArray, means: FloatArray, scales: FloatArray) -> FloatArray:
+    """Standard deviation of a mixture; infinite where a component's is."""
+    centre = average(weights, means)
+    endless = np.isinf(average(weights, scales))
+    gaps = np.where(endless, 0.0, means) - np.where(endless, 0.0, centre)
+    variances = np.where(endless, 0.0, scales) ** 2 + gaps**2
+    return np.where(endless, np.inf, np.sqrt(average(weights, variances)))
+
+
+def quantile(
+    below: Callable[[FloatArray], FloatArray], parts: FloatArray, z: FloatArray | float
+) -> FloatArray:
+    """Between the least and the largest quantile of the parts lies that of the mixture."""
+    level = ndtr(z)
+    low: FloatArray = parts.min(axis=0)
+    high: FloatArray = parts.max(axis=0)
+    for _ in range(HALVINGS):
+        middle = low + (high - low) / 2
+        small = below(middle) < level
+        low, high = np.where(small, middle, low), np.where(small, high, middle)
+    return high

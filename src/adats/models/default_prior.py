@@ -1,0 +1,76 @@
+"""A prior for people who have none: wide, and learned from the first task on."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from adats.models import BetaArms, GaussianMeta, MixtureMeta, ModelMixture, PoissonArms
+from adats.models.core import checks
+from adats.models.core.names import arm_names
+from adats.models.core.types import Arm
+
+# rates from 1 in 1,000 to 999 in 1,000, evenly on the logit scale at the ends
+RATES = (0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
+STRENGTHS = (2.0, 5.0, 15.0, 50.0, 150.0, 500.0)  # pulls that the task prior is worth
+FACTORS = (0.03, 0.1, 0.2, 0.35, 0.6, 1.0, 1.7, 3.0, 5.0, 10.0, 30.0)  # of the typical count
+TASK_SCALES = (0.03, 0.1, 0.3, 1.0)  # of the rough scale of rewards
+NOISES = (0.1, 0.3, 1.0, 3.0)
+
+
+def default_prior(
+    *,
+    arms: Sequence[Arm],
+    rewards: Literal["binary", "count", "number"],
+    typical: float | None = None,
+    scale: float | None = None,
+) -> Any:
+    """A meta-prior that needs no knowledge of the problem, or hardly any.
+
+    `binary` rewards (0 or 1): for each arm a grid of beta priors, mean by strength. `count`
+    rewards (0, 1, 2, ...): the same with gamma priors around a `typical` count (1 unless given).
+    `number`: Gaussian models with different spread of tasks and noise, around the `typical`
+    reward (0 unless given), on a rough `scale` by which rewards differ, which has to be given.
+
+    >>> prior = default_prior(arms=["red", "blue"], rewards="binary")
+    >>> prior.mean.round(2)
+    array([0.5, 0.5])
+    """
+    if arm_names(arms) is None:
+        raise ValueError("arms is a list of names, got None")
+    if rewards == "binary":
+        if typical is not None or scale is not None:
+            raise ValueError("binary rewards need neither typical nor scale")
+        rates = np.array([*RATES, *(1 - r for r in RATES[-2::-1])])
+        mean, strength = (grid.ravel() for grid in np.meshgrid(rates, STRENGTHS))
+        return _grid(arms, BetaArms, mean * strength, (1 - mean) * strength)
+    if rewards == "count":
+        if scale is not None:
+            raise ValueError("counts need no scale; give a typical count")
+        centre = float(
+            checks.positive(
+                "typical", checks.number("typical", 1.0 if typical is None else typical)
+            )
+        )
+        factor, strength = (grid.ravel() for grid in np.meshgrid(FACTORS, STRENGTHS))
+        rate = strength / 10  # pseudo-pulls
+        return _grid(arms, PoissonArms, factor * centre * rate, rate)
+    if rewards == "number":
+        if scale is None:
+            raise ValueError("for number rewards give scale, roughly how much rewards differ")
+        size = float(checks.positive("scale", checks.number("scale", scale)))
+        centre = checks.number("typical", 0.0 if typical is None else typical)
+        models = [
+            GaussianMeta(centre, size, task_scale=t * size, noise=n * size, arms=arms)
+            for t in TASK_SCALES
+            for n in NOISES
+        ]
+        return ModelMixture(np.full(len(models), 1 / len(models)), models)
+    raise ValueError(f"rewards must be 'binary', 'count' or 'number', got {rewards!r}")
+
+
+def _grid(arms: Sequence[Arm], family: Any, *parameters: Any) -> MixtureMeta:
+    """The same grid of candidates for every arm, each with a categorical of its own."""
+    shape = (parameters[0].size, len(arms))
+    priors = family(*(np.broadcast_to(p[:, None], shape) for p in parameters))
+    return MixtureMeta(np.full(shape, 1 / shape[0]), priors, arms=arms)

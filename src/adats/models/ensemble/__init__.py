@@ -1,0 +1,1 @@
+"""One of several whole models is right."""

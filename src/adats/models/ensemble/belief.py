@@ -1,0 +1,91 @@
+"""A mixture of beliefs of any kind over the same theta."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self, cast
+
+import numpy as np
+from scipy.special import logsumexp
+
+from adats.models.core import checks
+from adats.models.core.frozen import unchecked
+from adats.models.core.types import ArmBelief, Belief, Conditioned, FloatArray, Rng
+from adats.models.core.weights import average, draw, log_of, quantile, softmax, spread
+
+
+@dataclass(frozen=True, eq=False)
+class BeliefMixture:
+    """A mixture of beliefs of any kind over the same theta."""
+
+    log_weights: FloatArray
+    beliefs: tuple[Belief, ...]
+
+    def __init__(self, weights: Any, beliefs: Sequence[Belief]) -> None:
+        checked = checks.weights("weights", weights)
+        if checked.shape != (len(beliefs),):
+            raise ValueError(f"{len(beliefs)} beliefs need as many weights, got {checked.shape}")
+        if len({np.shape(belief.mean) for belief in beliefs}) != 1:
+            raise ValueError("the beliefs of a mixture must be over the same arms")
+        object.__setattr__(self, "log_weights", log_of(checked))
+        object.__setattr__(self, "beliefs", tuple(beliefs))
+
+    @classmethod
+    def of(cls, log_weights: FloatArray, beliefs: tuple[Belief, ...]) -> Self:
+        return unchecked(cls, log_weights=log_weights, beliefs=beliefs)
+
+    @property
+    def weights(self) -> FloatArray:
+        return softmax(self.log_weights)
+
+    @property
+    def mean(self) -> FloatArray:
+        return average(self.weights[:, None], np.stack([b.mean for b in self.beliefs]))
+
+    @property
+    def scale(self) -> FloatArray:
+        means = np.stack([b.mean for b in self.beliefs])
+        scales = np.stack([b.scale for b in self.beliefs])
+        return spread(self.weights[:, None], means, scales)
+
+    @property
+    def cov(self) -> FloatArray:
+        """Covariance of theta, where every belief of the mixture has one."""
+        result = np.zeros((self.mean.size, self.mean.size))
+        for weight, belief in zip(self.weights, self.beliefs, strict=True):
+            gap = belief.mean - self.mean
+            cov = belief.cov if hasattr(belief, "cov") else np.diag(belief.scale**2)
+            result += weight * (cov + np.outer(gap, gap))
+        return result
+
+    @property
+    def reward_variance(self) -> FloatArray:
+        each = np.stack([b.reward_variance for b in self._arms()])
+        return average(self.weights[:, None], each)
+
+    def sample(self, rng: Rng) -> FloatArray:
+        return self.beliefs[int(draw(self.weights[:, None], rng)[0])].sample(rng)
+
+    def below(self, x: FloatArray) -> FloatArray:
+        return average(self.weights[:, None], np.stack([b.below(x) for b in self._arms()]))
+
+    def upper(self, z: FloatArray | float) -> FloatArray:
+        return quantile(self.below, np.stack([b.upper(z) for b in self._arms()]), z)
+
+    def tightened(self, pending: FloatArray) -> Self:
+        """When pending pulls have come in as expected under each belief; no weight moves."""
+        beliefs = tuple(cast(ArmBelief, b).tightened(pending) for b in self.beliefs)
+        return self.of(self.log_weights, beliefs)
+
+    def at_rows(self, rows: FloatArray) -> Self:
+        """Of linear beliefs: over the mean rewards of arms with these features."""
+        beliefs = tuple(cast(Any, b).at_rows(rows) for b in self.beliefs)
+        return self.of(self.log_weights, beliefs)
+
+    def _arms(self) -> tuple[ArmBelief, ...]:
+        return cast("tuple[ArmBelief, ...]", self.beliefs)
+
+    def condition(self, stats: Any) -> Conditioned[Self]:
+        parts = [belief.condition(stats) for belief in self.beliefs]
+        gained = self.log_weights + np.array([part.log_evidence for part in parts])
+        log_evidence = float(logsumexp(gained) - logsumexp(self.log_weights))
+        return Conditioned(log_evidence, self.of(gained, tuple(part.belief for part in parts)))

@@ -1,0 +1,1 @@
+"""Poisson and exponential arms with gamma beliefs (paper, Section 3.4)."""

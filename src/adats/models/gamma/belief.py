@@ -1,0 +1,117 @@
+"""Arms with a gamma belief over a rate: Poisson counts and exponential times (Section 3.4)."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy.special import gammainc, gammaincc, gammainccinv, gammaincinv, gammaln, ndtr
+
+from adats.models.core import checks
+from adats.models.core.product import ProductArms
+from adats.models.core.stats import ArmStats, CountStats, PositiveStats
+from adats.models.core.types import FloatArray, Rng
+
+LARGEST = 1e308  # a mean reward above it is cut
+
+
+@dataclass(frozen=True, eq=False)
+class _GammaArms(ProductArms):
+    """rate_i ~ Gamma(shape_i, rate_i): `shape` pseudo-events in `rate` pseudo-time."""
+
+    shape: FloatArray
+    rate: FloatArray
+    PARAMETERS: ClassVar[tuple[str, ...]] = ("shape", "rate")
+
+    def __init__(self, shape: Any, rate: Any) -> None:
+        object.__setattr__(self, "shape", checks.positive("shape", shape))
+        object.__setattr__(self, "rate", checks.positive("rate", rate))
+        self._settle()
+
+    def _log_normaliser_gain(self, new: Self) -> FloatArray:
+        """Log ratio of the normalisers of the posterior and the prior density."""
+        after: FloatArray = gammaln(new.shape) - new.shape * np.log(new.rate)
+        before: FloatArray = gammaln(self.shape) - self.shape * np.log(self.rate)
+        return after - before
+
+
+class PoissonArms(_GammaArms):
+    """Counts: a reward of arm i is Poisson(theta_i), theta_i ~ Gamma(shape_i, rate_i).
+
+    >>> PoissonArms(shape=[6.0], rate=[2.0]).mean
+    array([3.])
+    """
+
+    STATS: ClassVar[type[ArmStats]] = CountStats
+
+    @property
+    def mean(self) -> FloatArray:
+        return self.shape / self.rate
+
+    @property
+    def scale(self) -> FloatArray:
+        scale: FloatArray = np.sqrt(self.shape) / self.rate
+        return scale
+
+    @property
+    def reward_variance(self) -> FloatArray:
+        return self.mean
+
+    def sample(self, rng: Rng) -> FloatArray:
+        return rng.standard_gamma(self.shape) / self.rate
+
+    def below(self, x: FloatArray) -> FloatArray:
+        return np.asarray(gammainc(self.shape, self.rate * x))
+
+    def upper(self, z: FloatArray | float) -> FloatArray:
+        return np.asarray(gammaincinv(self.shape, ndtr(z)) / self.rate)
+
+    def updated(self, stats: Any) -> Self:
+        return self.of(self.shape + stats.total, self.rate + stats.count)
+
+    def arm_log_evidence(self, stats: Any) -> FloatArray:
+        log_factorial: FloatArray = stats.log_factorial
+        return self._log_normaliser_gain(self.updated(stats)) - log_factorial
+
+
+class ExponentialArms(_GammaArms):
+    """Waiting times: a reward of arm i is exponential with a Gamma(shape_i, rate_i) rate.
+
+    `sample` and `mean` are of the mean reward, one over the rate.
+
+    >>> ExponentialArms(shape=[3.0], rate=[4.0]).mean
+    array([2.])
+    """
+
+    STATS: ClassVar[type[ArmStats]] = PositiveStats
+
+    @property
+    def mean(self) -> FloatArray:
+        """Infinite where shape <= 1."""
+        heavy = self.shape <= 1
+        return np.where(heavy, np.inf, self.rate / np.where(heavy, 1.0, self.shape - 1))
+
+    @property
+    def scale(self) -> FloatArray:
+        """Infinite where shape <= 2."""
+        heavy = self.shape <= 2
+        return np.where(heavy, np.inf, self.mean / np.sqrt(np.where(heavy, 1.0, self.shape - 2)))
+
+    @property
+    def reward_variance(self) -> FloatArray:
+        return self.mean**2
+
+    def sample(self, rng: Rng) -> FloatArray:
+        return self.rate / np.maximum(rng.standard_gamma(self.shape), self.rate / LARGEST)
+
+    def below(self, x: FloatArray) -> FloatArray:
+        return np.asarray(gammaincc(self.shape, self.rate / x))
+
+    def upper(self, z: FloatArray | float) -> FloatArray:
+        times = gammainccinv(self.shape, ndtr(z))
+        return self.rate / np.maximum(times, self.rate / LARGEST)
+
+    def updated(self, stats: Any) -> Self:
+        return self.of(self.shape + stats.count, self.rate + stats.total)
+
+    def arm_log_evidence(self, stats: Any) -> FloatArray:
+        return self._log_normaliser_gain(self.updated(stats))

@@ -1,0 +1,1 @@
+"""Gaussian arms (paper, Sections 3.1 and 3.3)."""

@@ -1,0 +1,1 @@
+"""Linear bandits (paper, Section 3.2)."""

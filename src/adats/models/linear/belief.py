@@ -1,0 +1,126 @@
+"""Linear model with Gaussian rewards (paper, Section 3.2)."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from adats.models.core import checks, linalg
+from adats.models.core.frozen import unchecked
+from adats.models.core.stats import LinearStats
+from adats.models.core.types import Conditioned, FloatArray, Rng
+from adats.models.gaussian.belief import LOG_2PI, GaussianArms
+
+
+class _Linear:
+    """theta ~ N(mean, factor @ factorᵀ); the reward of an arm with features a is N(aᵀtheta, σ²)."""
+
+    noise: float
+    if TYPE_CHECKING:  # fields or properties
+
+        @property
+        def mean(self) -> FloatArray: ...
+        @property
+        def factor(self) -> FloatArray: ...
+
+    @property
+    def cov(self) -> FloatArray:
+        return self.factor @ self.factor.T
+
+    @property
+    def scale(self) -> FloatArray:
+        """Standard deviation of each entry of theta."""
+        scale: FloatArray = np.sqrt((self.factor**2).sum(axis=1))
+        return scale
+
+    def at_rows(self, rows: FloatArray) -> GaussianArms:
+        """The belief over the mean rewards of arms with these features, each by itself."""
+        spread = rows.dot(self.factor)
+        scale = np.sqrt(np.einsum("ij,ij->i", spread, spread))
+        return GaussianArms.of(rows.dot(self.mean), scale, np.full(len(rows), self.noise))
+
+    def tightened(self, pending: FloatArray) -> "LinearBelief":
+        """When pending pulls, with this Gram matrix, have come in as expected: the mean stays."""
+        mean = self.mean
+        stats = unchecked(LinearStats, n=0.0, moments=np.zeros((mean.size + 1,) * 2))
+        stats.gram[:], stats.xy[:] = pending, pending.dot(mean)
+        return self.condition(stats).belief
+
+    def condition(self, stats: LinearStats) -> "Conditioned[LinearBelief]":
+        precision = self.noise**-2.0
+        factor = self.factor
+        if factor.shape[1] > factor.shape[0]:
+            factor = linalg.square_factor(factor)
+        new = linalg.condition(self.mean, factor, stats.gram * precision, stats.xy * precision)
+        log_noise = stats.n * (LOG_2PI + 2 * np.log(self.noise)) + stats.yy * precision
+        log_evidence = float(new.log_integral() - 0.5 * log_noise)
+        return Conditioned(log_evidence, LinearBelief.of(new.mean, new.factor, self.noise))
+
+
+@dataclass(frozen=True, eq=False)
+class LinearBelief(_Linear):
+    """theta ~ N(mean, cov), kept as a factor with factor @ factorᵀ = cov, which may be singular.
+
+    The reward of an arm with features a is N(aᵀtheta, noise²).
+
+    >>> prior = LinearBelief(mean=[0.0, 0.0], cov=np.eye(2), noise=1.0)
+    >>> prior.condition(LinearStats.zeros(2).add([1.0, 0.0], 2.0)).belief.mean
+    array([1., 0.])
+    """
+
+    mean: FloatArray
+    factor: FloatArray
+    noise: float
+
+    def __init__(self, mean: Any, cov: Any, noise: Any) -> None:
+        mean = checks.array("mean", mean, ndim=1)
+        object.__setattr__(self, "mean", mean)
+        cov = checks.covariance("cov", cov, len(mean))
+        object.__setattr__(self, "factor", linalg.psd_factor(cov))
+        object.__setattr__(
+            self, "noise", float(checks.positive("noise", checks.number("noise", noise)))
+        )
+
+    @classmethod
+    def of(cls, mean: FloatArray, factor: FloatArray, noise: float) -> Self:
+        """From parts known to be good."""
+        return unchecked(cls, mean=mean, factor=factor, noise=noise)
+
+    def sample(self, rng: Rng) -> FloatArray:
+        return self.mean + self.factor @ rng.standard_normal(self.factor.shape[1])
+
+
+@dataclass(frozen=True, eq=False)
+class LinearPosterior(_Linear):
+    """The same belief where theta depends on an uncertain mu, sampled in O(d²): mu, then theta.
+
+    Given mu, theta is N(QΦmu + own, F Fᵀ). Mean and factor are worked out when asked for.
+    """
+
+    mu: linalg.Gaussian
+    design: FloatArray | None  # Φ
+    keep: FloatArray  # Q
+    own: FloatArray
+    spread: FloatArray  # F
+    noise: float
+
+    def _designed(self, point: FloatArray) -> FloatArray:
+        return point if self.design is None else self.design.dot(point)
+
+    @property
+    def mean(self) -> FloatArray:
+        """QΦμ̂ + QΣ_0B/σ²."""
+        return self.keep @ self._designed(self.mu.mean) + self.own
+
+    @property
+    def factor(self) -> FloatArray:
+        """Of the covariance QΣ_0 + QΦΣ̂ΦᵀQᵀ."""
+        return np.hstack([self.spread, self.keep @ self._designed(self.mu.factor)])
+
+    def sample(self, rng: Rng) -> FloatArray:
+        p = len(self.mu.half)
+        z = rng.standard_normal(p + self.spread.shape[1])
+        theta: FloatArray = self.keep.dot(self._designed(self.mu.sample(z[:p])))
+        theta += self.own
+        theta += self.spread.dot(z[p:])
+        return theta

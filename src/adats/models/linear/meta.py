@@ -1,0 +1,293 @@
+"""Linear model whose prior mean is unknown (paper, Section 3.2)."""
+
+import functools
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from adats.models import LinearBelief
+from adats.models.core import checks, linalg
+from adats.models.core.frozen import evolve, unchecked
+from adats.models.core.linalg import Sum
+from adats.models.core.stats import LinearStats
+from adats.models.core.types import FloatArray, Rng
+from adats.models.gaussian.belief import LOG_2PI
+from adats.models.linear.belief import LinearPosterior
+
+
+class LinearDigest(NamedTuple):
+    """Given mu, theta is N(QΦmu + own, F Fᵀ), with Q = (I + Σ_0 G/σ²)⁻¹."""
+
+    stats: LinearStats
+    message: FloatArray  # M, h and c: log p(rewards | mu) = c + hᵀmu - ½ muᵀM mu
+    design: FloatArray | None  # Φ
+    keep: FloatArray  # Q, the share of mu
+    own: FloatArray  # QΣ_0 B/σ², the share of the task's own rewards
+    factor: FloatArray  # F, with F Fᵀ = QΣ_0
+
+
+class _Told(NamedTuple):
+    """M, h and c of a task without its design (c but for the noise), and the rest of its digest.
+
+    M = G/σ² Q = Σ_0⁻¹ (I - Q): what is multiplied should be small, so that the result loses few
+    digits; and h = B/σ² - G/σ² own = Σ_0⁻¹ own.
+    """
+
+    m: FloatArray
+    h: FloatArray
+    c: float
+    keep: FloatArray
+    own: FloatArray
+    factor: FloatArray
+
+
+HALF_BIT = -0.5 * math.log(2.0)  # rewards that say more than one bit about theta say much
+
+
+@functools.lru_cache(maxsize=16)
+def _scales(dim: int, spread: float, precision: float) -> FloatArray:
+    """What makes Σ_0^½ G Σ_0^½/σ², Σ_0^½ B/σ² and Σy²/σ² of the moments."""
+    root = np.append(np.full(dim, spread), 1.0)
+    return np.outer(root, root) * precision
+
+
+@functools.lru_cache(maxsize=16)
+def _corner_eye(dim: int) -> FloatArray:
+    return np.diag(np.append(np.ones(dim), 0.0))
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class LinearMeta:
+    """mu ~ N(mean, cov), theta ~ N(design @ mu, task_cov), the reward of a is N(aᵀtheta, noise²).
+
+    Covariances may be singular, and numbers stand for multiples of the identity. The design is
+    the identity by default, as in the paper; another one may be given here, or task by task.
+    `mean` and `cov` of the object are those of the meta-posterior.
+    """
+
+    meta_mean: FloatArray  # mu_q
+    meta_cov: FloatArray  # Σ_q
+    task_cov: FloatArray  # Σ_0; a number where it is a multiple of the identity
+    noise: float  # σ
+    design: FloatArray | None  # Φ
+    total: Sum = field(repr=False)  # of the messages of all tasks
+    # computed once from the above
+    _meta_factor: linalg.Factor = field(repr=False)
+    _task_factor: linalg.Factor = field(repr=False)
+    _task_precision: FloatArray = field(repr=False)  # Σ_0⁻¹, where it is a matrix and has one
+    _task_weight: float = field(repr=False)  # its largest eigenvalue, or infinity
+    _dim: int = field(repr=False)  # of theta, where a task has no design of its own
+    _precision: float = field(repr=False)
+    _log_noise: float = field(repr=False)
+
+    def __init__(
+        self, mean: Any, cov: Any, *, task_cov: Any, noise: Any, design: Any = None
+    ) -> None:
+        mean = checks.array("mean", mean, ndim=1)
+        p = mean.size
+        if p == 0:
+            raise ValueError("mean must have at least one entry")
+        phi = None if design is None else self._check_design(design, p)
+        noise = float(checks.positive("noise", checks.number("noise", noise)))
+        spread = checks.array("task_cov", task_cov)
+        if spread.ndim:
+            spread = checks.covariance("task_cov", spread, p if phi is None else len(phi))
+        elif spread < 0:
+            raise ValueError(f"task_cov must not be negative, got {spread}")
+        self.__dict__.update(
+            meta_mean=mean,
+            meta_cov=checks.covariance("cov", cov, p),
+            task_cov=spread,
+            noise=noise,
+            design=phi,
+            total=Sum.zeros(p * p + p + 1),
+        )
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Factors that depend on the model alone, computed once."""
+        dim = self.meta_mean.size if self.design is None else len(self.design)
+        inverse, weight = linalg.psd_inverse(self.task_cov)
+        size = float(self.meta_cov[0, 0])
+        simple = np.array_equal(self.meta_cov, size * np.eye(len(self.meta_cov)))
+        self.__dict__.update(
+            _meta_factor=math.sqrt(size) if simple else linalg.psd_factor(self.meta_cov),
+            _task_factor=self._task_factor_of(dim),
+            _task_precision=inverse,
+            _task_weight=weight,
+            _dim=dim,
+            _precision=self.noise**-2.0,
+            _log_noise=LOG_2PI + 2 * float(np.log(self.noise)),
+        )
+
+    @staticmethod
+    def _check_design(design: Any, p: int) -> FloatArray:
+        phi = checks.array("design", design, ndim=2)
+        if phi.shape[1] != p or len(phi) == 0:
+            raise ValueError(f"design must have {p} columns, as mean has, got shape {phi.shape}")
+        return phi
+
+    def _task_factor_of(self, dim: int) -> linalg.Factor:
+        if self.task_cov.ndim == 0:
+            return math.sqrt(self.task_cov)
+        if len(self.task_cov) != dim:
+            raise ValueError(
+                f"theta has {dim} entries in this task, but task_cov has shape "
+                f"{self.task_cov.shape}; a number fits every size"
+            )
+        return linalg.psd_factor(self.task_cov)
+
+    def _structure(self, design: FloatArray | None) -> tuple[FloatArray | None, linalg.Factor, int]:
+        """The design, the factor of Σ_0 and the dimension of theta in one task."""
+        if design is None:
+            return self.design, self._task_factor, self._dim
+        phi = self._check_design(design, self.meta_mean.size)
+        return phi, self._task_factor_of(len(phi)), len(phi)
+
+    def _mu(self) -> linalg.Gaussian:
+        known: linalg.Gaussian | None = self.__dict__.get("_known_mu")
+        if known is None:
+            p = self.meta_mean.size
+            total = self.total.value()
+            m, h = total[: p * p].reshape(p, p), total[p * p : -1]
+            known = linalg.condition(self.meta_mean, self._meta_factor, m, h)
+            self.__dict__["_known_mu"] = known
+        return known
+
+    @property
+    def mean(self) -> FloatArray:
+        return self._mu().mean
+
+    @property
+    def cov(self) -> FloatArray:
+        factor = self._mu().factor
+        return factor @ factor.T
+
+    def empty(self, *, design: FloatArray | None = None) -> LinearStats:
+        return LinearStats.zeros(self._structure(design)[2])
+
+    def digest(self, stats: LinearStats, *, design: FloatArray | None = None) -> LinearDigest:
+        phi, spread, dim = self._structure(design)
+        if len(stats.moments) != dim + 1:
+            raise ValueError(f"theta has {dim} entries, but features {len(stats.moments) - 1}")
+        if stats.n < 0:
+            raise ValueError(f"statistics of {stats.n} pulls: more was taken out than put in")
+        if isinstance(spread, float) and spread > 0:
+            told = self._isotropic(stats.moments, spread, dim)
+        else:
+            told = self._general(stats.moments, linalg.as_matrix(spread, dim))
+        c = told.c - 0.5 * stats.n * self._log_noise
+        if phi is None:
+            message = np.empty(dim * dim + dim + 1)
+            message[: dim * dim], message[dim * dim : -1] = told.m.ravel(), told.h
+            message[-1] = c
+        else:
+            message = np.concatenate([(phi.T @ told.m @ phi).ravel(), told.h @ phi, [c]])
+        return LinearDigest(stats, message, phi, told.keep, told.own, told.factor)
+
+    def _isotropic(self, moments: FloatArray, spread: float, dim: int) -> "_Told":
+        """Σ_0 = spread² I, so Q is symmetric and Q = C⁻ᵀC⁻¹ with C Cᵀ = I + Σ_0 G/σ²."""
+        scaled = moments * _scales(dim, spread, self._precision)
+        scaled += _corner_eye(dim)
+        half, lower = linalg.whiten_inner(scaled[:-1, :-1])
+        step = half.dot(scaled[:-1, -1])
+        keep = half.T.dot(half)
+        c = -linalg.log_det(lower)
+        own = step.dot(half)
+        if c < HALF_BIT:
+            m = linalg.as_matrix(1.0, dim) - keep  # Σ_0⁻¹ (I - Q)
+            m *= spread**-2.0
+        else:
+            m = (moments[:-1, :-1] * self._precision).dot(keep)  # G/σ² Q
+        h = own / spread
+        own *= spread
+        half *= spread
+        c -= 0.5 * (float(scaled[-1, -1]) - float(step.dot(step)))
+        return _Told(m, h, c, keep, own, half.T)
+
+    def _general(self, moments: FloatArray, spread: FloatArray) -> "_Told":
+        gram, xy = moments[:-1, :-1] * self._precision, moments[:-1, -1] * self._precision
+        half, lower = linalg.whiten(spread, gram)
+        seen = half.T.dot(half.dot(gram))  # I - Q
+        own = half.T.dot(half.dot(xy))
+        keep = linalg.as_matrix(1.0, len(gram)) - seen
+        much = gram.trace() > self._task_weight
+        m = self._task_precision.dot(seen) if much else gram.dot(keep)
+        h = self._task_precision.dot(own) if much else xy - gram.dot(own)
+        fit = float(moments[-1, -1]) * self._precision - float(xy.dot(own))
+        return _Told(m, h, -0.5 * fit - linalg.log_det(lower), keep, own, half.T)
+
+    def absorb(self, message: FloatArray) -> Self:
+        return evolve(self, drop=("_known_mu",), total=self.total.add(message))
+
+    def retell(
+        self,
+        old: LinearDigest,
+        stats: LinearStats,
+        changed: Iterable[int],  # noqa: ARG002
+    ) -> tuple[LinearDigest, Self]:
+        new = self.digest(stats, design=None if old.design is self.design else old.design)
+        total = self.total.swap(old.message, new.message)
+        return new, evolve(self, drop=("_known_mu",), total=total)
+
+    def log_evidence(self) -> float:
+        """Log density of all absorbed rewards, mu integrated out."""
+        return float(self.total.value()[-1]) + self._mu().log_integral()
+
+    def task_prior(self, *, design: FloatArray | None = None) -> LinearBelief:
+        """P_s = N(Φ mean of mu, ΦΣ̂_sΦᵀ + Σ_0): the uncertainty of mu is marginalised out."""
+        phi, spread, dim = self._structure(design)
+        mu = self._mu()
+        mean, factor = (mu.mean, mu.factor) if phi is None else (phi @ mu.mean, phi @ mu.factor)
+        if isinstance(spread, float) and spread > 0:  # never singular
+            cov = factor.dot(factor.T)
+            cov.flat[:: dim + 1] += spread * spread
+            return LinearBelief.of(mean, linalg.psd_factor(cov), self.noise)
+        both = linalg.square_factor(np.hstack([linalg.as_matrix(spread, dim), factor]))
+        return LinearBelief.of(mean, both, self.noise)
+
+    def share(
+        self, *, rows: FloatArray | None = None, design: FloatArray | None = None
+    ) -> FloatArray:
+        """Of arms with these features; of the entries of theta without them."""
+        phi, spread, dim = self._structure(design)
+        factor = self._mu().factor if phi is None else phi.dot(self._mu().factor)
+        wide = linalg.as_matrix(1.0, dim) if rows is None else rows
+        mu, own = wide.dot(factor), wide.dot(linalg.as_matrix(spread, dim))
+        return linalg.part_of(np.einsum("ij,ij->i", mu, mu), np.einsum("ij,ij->i", own, own))
+
+    def posterior(self, digest: LinearDigest) -> LinearPosterior:
+        """Of theta in a task whose own message is in the total: exact, nothing is subtracted."""
+        _, _, design, keep, own, factor = digest
+        return unchecked(
+            LinearPosterior,
+            mu=self._mu(),
+            design=design,
+            keep=keep,
+            own=own,
+            spread=factor,
+            noise=self.noise,
+        )
+
+    def sample(self, rng: Rng) -> FloatArray:
+        mu = self._mu()
+        return mu.sample(rng.standard_normal(len(mu.half)))
+
+    def prior_given(self, mu: Any, *, design: FloatArray | None = None) -> LinearBelief:
+        """P(·; mu): the task prior if mu were known."""
+        phi, spread, dim = self._structure(design)
+        mu = checks.array("mu", mu)
+        if mu.shape != self.meta_mean.shape:
+            raise ValueError(f"mu must have shape {self.meta_mean.shape}, got {mu.shape}")
+        mean = mu if phi is None else phi @ mu
+        return LinearBelief.of(mean, linalg.as_matrix(spread, dim), self.noise)
+
+    def widen(self, factor: float) -> Self:
+        """The meta-prior with its width times `factor`: 3 and 1/3 make AdaTS+ and AdaTS-."""
+        factor = float(checks.positive("factor", checks.number("factor", factor)))
+        new = evolve(self, drop=("_known_mu",), meta_cov=self.meta_cov * factor**2)
+        new._prepare()
+        return new

@@ -1,0 +1,106 @@
+"""A mixture of product beliefs of one family: exact, with weights in log space (Section 3.4)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from scipy.special import logsumexp
+
+from adats.models.core import checks
+from adats.models.core.frozen import unchecked
+from adats.models.core.product import ProductArms
+from adats.models.core.types import Conditioned, FloatArray, Rng
+from adats.models.core.weights import average, draw, log_of, quantile, softmax, spread
+
+
+@dataclass(frozen=True, eq=False)
+class MixtureArms:
+    """A mixture of product beliefs of one family, given as a stack.
+
+    `log_weights` has a row a candidate and one column (the candidates are whole product priors)
+    or one column an arm (every arm has a mixture of its own). They need not be normalised.
+    """
+
+    log_weights: FloatArray
+    components: ProductArms
+
+    def __init__(self, weights: Any, beliefs: Sequence[ProductArms] | ProductArms) -> None:
+        components = stacked(beliefs)
+        log_weights = log_of(candidate_weights(weights, components))
+        object.__setattr__(self, "log_weights", log_weights)
+        object.__setattr__(self, "components", components)
+
+    @classmethod
+    def of(cls, log_weights: FloatArray, components: ProductArms) -> Self:
+        return unchecked(cls, log_weights=log_weights, components=components)
+
+    @property
+    def weights(self) -> FloatArray:
+        return softmax(self.log_weights)
+
+    @property
+    def mean(self) -> FloatArray:
+        return average(self.weights, self.components.mean)
+
+    @property
+    def scale(self) -> FloatArray:
+        return spread(self.weights, self.components.mean, self.components.scale)
+
+    @property
+    def reward_variance(self) -> FloatArray:
+        return average(self.weights, self.components.reward_variance)
+
+    def sample(self, rng: Rng) -> FloatArray:
+        """Exact: a component (one an arm, if arms are separate), then a draw from it."""
+        return self.components.pick(draw(self.weights, rng)).sample(rng)
+
+    def below(self, x: FloatArray) -> FloatArray:
+        return average(self.weights, self.components.below(x))
+
+    def upper(self, z: FloatArray | float) -> FloatArray:
+        return quantile(self.below, self.components.upper(z), z)
+
+    def tightened(self, pending: FloatArray) -> Self:
+        """When pending pulls have come in as expected under each candidate; no weight moves."""
+        return self.of(self.log_weights, self.components.tightened(pending))
+
+    def condition(self, stats: Any) -> Conditioned[Self]:
+        gained = self.log_weights + grouped(
+            self.components.arm_log_evidence(stats), self.log_weights.shape[1]
+        )
+        log_evidence = logsumexp(gained, axis=0) - logsumexp(self.log_weights, axis=0)
+        return Conditioned(
+            float(log_evidence.sum()), self.of(gained, self.components.updated(stats))
+        )
+
+
+def grouped(arm_log_evidence: FloatArray, groups: int) -> FloatArray:
+    """Log evidence of each candidate: over all arms (one group), or for each arm."""
+    if groups == 1:
+        summed: FloatArray = arm_log_evidence.sum(axis=1, keepdims=True)
+        return summed
+    return arm_log_evidence
+
+
+def stacked(beliefs: Sequence[ProductArms] | ProductArms) -> ProductArms:
+    """Candidates of one family as a stack."""
+    if isinstance(beliefs, ProductArms):
+        if beliefs.parameters()[0].ndim != 2:
+            raise ValueError("a stack of candidates has parameters of shape (candidates, arms)")
+        return beliefs
+    kinds = {type(b) for b in beliefs}
+    if len(kinds) != 1 or not issubclass(kind := kinds.pop(), ProductArms):
+        raise ValueError("priors must be at least one, all of one family, such as BetaArms")
+    return kind.stack(beliefs)
+
+
+def candidate_weights(weights: Any, components: ProductArms) -> FloatArray:
+    """Checked weights of shape (candidates, 1) or (candidates, arms)."""
+    result = checks.weights("weights", weights, ndim=(1, 2))
+    candidates, arms = components.parameters()[0].shape
+    if result.shape not in ((candidates,), (candidates, arms)):
+        raise ValueError(
+            f"weights must have shape ({candidates},), or ({candidates}, {arms}) for a mixture "
+            f"of its own in every arm, got {result.shape}"
+        )
+    return result.reshape(candidates, -1)

@@ -1,0 +1,1 @@
+"""The paper: bounds, experiments, datasets. Nothing else depends on it."""

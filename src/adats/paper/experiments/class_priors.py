@@ -1,0 +1,53 @@
+"""Readings of "the training set is used to estimate μ_0 and Σ_0", for one class of pictures."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from adats.learning.fitting import LinearTable, estimate
+from adats.models.core.types import FloatArray, Rng
+from adats.simulation.problems.classification import ClassificationProblem
+
+TRAINING_TASKS, TRAINING_ROUNDS = 100, 200  # with no more rounds than features no noise is seen
+
+
+class Prior(NamedTuple):
+    """What an agent is told: the mean of theta over tasks, and its covariance."""
+
+    mu: FloatArray
+    cov: FloatArray
+
+
+def of_features(features: FloatArray) -> Prior:
+    """Reading (a): mean and covariance of the features of the class."""
+    return Prior(features.mean(axis=0), np.cov(features, rowvar=False))
+
+
+def of_logs(train: ClassificationProblem, rng: Rng) -> Prior:
+    """Reading (b): the fit over training tasks in which random arms were pulled and logged."""
+    start, moments = train.start(rng), []
+    for _ in range(TRAINING_TASKS):
+        instance = train.instance(start, TRAINING_ROUNDS, rng)
+        pulled = instance.images[
+            np.arange(TRAINING_ROUNDS), rng.integers(train.arms, size=TRAINING_ROUNDS)
+        ]
+        rewards = instance.draws < train.chances[pulled]
+        z = np.column_stack([train.features[pulled], rewards])
+        moments.append(z.T @ z)
+    table = LinearTable(
+        tuple(range(TRAINING_TASKS)),
+        tuple(f"x{i}" for i in range(train.features.shape[1])),
+        np.full(TRAINING_TASKS, float(TRAINING_ROUNDS)),
+        np.array(moments),
+    )
+    fitted = estimate(table, model="linear")
+    return Prior(fitted.mu, fitted.task_cov)
+
+
+def of_play(train: ClassificationProblem, rng: Rng) -> Prior:
+    """The belief of AdaTS about mu after it has played the training tasks, and no spread."""
+    start, meta = train.start(rng), train.meta()
+    for _ in range(TRAINING_TASKS):
+        _, stats = train.pulls(meta.task_prior(), train.instance(start, TRAINING_ROUNDS, rng), rng)
+        meta = train.learn(meta, stats)
+    return Prior(meta.mean, np.zeros_like(meta.cov))

@@ -1,0 +1,162 @@
+"""What came out of index policies on a learned prior, and the claims about it."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, Self
+
+import numpy as np
+
+from adats.models.core.types import FloatArray, IntArray
+from adats.paper.experiments.claims import BELOW, Claim
+from adats.paper.experiments.measures import Measure, Measures, called, ratio, z_score
+from adats.paper.experiments.panels import Outcome, Panel
+from adats.simulation.simulate import Result
+
+Part = Literal["table", "late", "many"]
+RECOMMENDED = "ada-far"
+INDICES = ("ada-ucb", "ada-index", RECOMMENDED)
+UNCOUNTED = {agent: f"{called(agent)}, pending not counted" for agent in INDICES}
+LATE = 20  # rounds until a reward is known
+SINCE = 9  # tasks before those in which the prior has been learned
+GOAL = 0.70  # of AdaTS's regret
+TAIL = 0.99
+RESAMPLES = 400
+
+
+@dataclass(frozen=True, eq=False)
+class PolicyOutcome(Outcome):
+    """What came out of one panel, and to which part of the experiment it belongs."""
+
+    part: Part
+
+    @classmethod
+    def of(cls, part: Part, panel: Panel, result: Result) -> Self:
+        """The curves are known at the ends of tasks."""
+        so_far = result.regret.cumsum(axis=2)
+        mean, se = so_far.mean(axis=1), so_far.std(axis=1, ddof=1) / np.sqrt(result.runs)
+        return cls(panel, result, np.array([result.rounds]), mean[..., None], se[..., None], part)
+
+    def learned(self, agent: str) -> FloatArray:
+        """Mean regret of a task when the prior has been learned, one a run."""
+        return self.total(agent, SINCE) / (self.panel.tasks - SINCE)
+
+
+def of_part(part: Part, outcomes: Sequence[Outcome]) -> list[PolicyOutcome]:
+    return [o for o in outcomes if isinstance(o, PolicyOutcome) and o.part == part]
+
+
+def tail(totals: FloatArray) -> float:
+    return float(np.quantile(totals, TAIL))
+
+
+def resampled(runs: int) -> IntArray:
+    """Runs drawn with replacement, one row a resample."""
+    return np.random.default_rng(0).integers(runs, size=(RESAMPLES, runs))
+
+
+def tail_ratio(a: FloatArray, b: FloatArray) -> tuple[float, float]:
+    """Ratio of two tails over the same runs, and its standard error by the bootstrap."""
+    found = [tail(a[some]) / tail(b[some]) for some in resampled(a.size)]
+    return tail(a) / tail(b), float(np.std(found, ddof=1))
+
+
+def _best(o: Outcome) -> str:
+    return min(INDICES, key=o.result.mean)
+
+
+def _recommended(o: Outcome) -> str:  # noqa: ARG001
+    return RECOMMENDED
+
+
+def _share(pick: Callable[[Outcome], str]) -> Measures:
+    def measures(outcomes: Sequence[Outcome]) -> Iterator[Measure]:
+        for o in of_part("table", outcomes):
+            agent = pick(o)
+            value, se = ratio(o.total(agent), o.total("ada-ts"))
+            what, figure = f"{called(agent)} / AdaTS", f"{value:.3f} ± {se:.3f}"
+            yield Measure(o.panel.label, what, figure, value, se, high=GOAL)
+
+    return measures
+
+
+def _tails(outcomes: Sequence[Outcome]) -> Iterator[Measure]:
+    for o in of_part("table", outcomes):
+        value, se = tail_ratio(o.total(RECOMMENDED), o.total("ada-ts"))
+        figure = f"{tail(o.total(RECOMMENDED)):.0f} against {tail(o.total('ada-ts')):.0f}, "
+        figure += f"ratio {value:.2f} ± {se:.2f}"
+        what = f"{called(RECOMMENDED)} / AdaTS"
+        yield Measure(o.panel.label, what, figure, value, se, high=1.0)
+
+
+def _late_tasks(*, large: bool) -> Measures:
+    def measures(outcomes: Sequence[Outcome]) -> Iterator[Measure]:
+        for o in of_part("table", outcomes):
+            if (o.result.problem.get("dim", 0) > 2) == large:
+                yield _below(o, RECOMMENDED, "oracle-ts", o.learned, low=3.0)
+
+    return measures
+
+
+def _below_oracle(part: Part, pick: Callable[[Outcome], str]) -> Measures:
+    def measures(outcomes: Sequence[Outcome]) -> Iterator[Measure]:
+        for o in of_part(part, outcomes):
+            yield _below(o, pick(o), "oracle-ts", o.total, low=2.0)
+
+    return measures
+
+
+def _delayed(pairs: Sequence[tuple[str, str]]) -> Measures:
+    def measures(outcomes: Sequence[Outcome]) -> Iterator[Measure]:
+        for o in of_part("late", outcomes):
+            for agent, than in pairs:
+                yield _below(o, agent, than, o.total, low=2.0)
+
+    return measures
+
+
+def _below(
+    o: Outcome, agent: str, than: str, of: Callable[[str], FloatArray], *, low: float
+) -> Measure:
+    z = z_score(of(than) - of(agent))
+    figure = f"{of(agent).mean():.2f} against {of(than).mean():.2f}, z = {z:+.1f}"
+    return Measure(o.panel.label, f"{called(agent)} below {called(than)}", figure, z, 1.0, low=low)
+
+
+LATE_RULE = "the difference of the paired runs has z of at least 3"
+SHARE_RULE = f"the ratio of regrets is at most {GOAL:.2f}"
+CLAIMS = (
+    Claim(
+        f"On each row the best index has at most {GOAL:.2f} of AdaTS's regret over 20 tasks",
+        SHARE_RULE,
+        _share(_best),
+    ),
+    Claim("So has the far-sighted index, which we recommend", SHARE_RULE, _share(_recommended)),
+    Claim(
+        f"From task {SINCE + 1} on the far-sighted index loses less in a task than OracleTS, which "
+        "is told μ_*, with Gaussian arms and in the linear bandit with d = 2",
+        LATE_RULE,
+        _late_tasks(large=False),
+    ),
+    Claim("And with d = 8", LATE_RULE, _late_tasks(large=True)),
+    Claim(
+        "Its 99th percentile of regret is at most that of AdaTS",
+        "the ratio of the percentiles is at most 1",
+        _tails,
+    ),
+    Claim(
+        "Over 20 tasks the best index, which has to learn μ_*, has lower regret than OracleTS",
+        BELOW,
+        _below_oracle("table", _best),
+    ),
+    Claim(
+        "Over 200 tasks the far-sighted index has lower regret than OracleTS",
+        BELOW,
+        _below_oracle("many", _recommended),
+    ),
+    Claim(
+        f"With rewards {LATE} rounds late every index has lower regret than AdaTS",
+        BELOW,
+        _delayed([(agent, "ada-ts") for agent in INDICES]),
+    ),
+    Claim("Counting pending pulls lowers their regret", BELOW, _delayed([*UNCOUNTED.items()])),
+)

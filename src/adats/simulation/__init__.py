@@ -1,0 +1,1 @@
+"""Problems, compiled loops, runs on any number of workers."""

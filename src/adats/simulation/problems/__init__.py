@@ -1,0 +1,19 @@
+"""Problems to simulate: how mu_*, tasks and rewards come about, one model a file."""
+
+from adats.simulation.problems.classification import ClassificationProblem
+from adats.simulation.problems.gaussian import GaussianProblem
+from adats.simulation.problems.linear import LinearProblem
+from adats.simulation.problems.mixture import MixtureProblem
+from adats.simulation.problems.problem import Instance, Problem
+from adats.simulation.problems.semibandit import RoutingProblem, SemibanditProblem
+
+__all__ = [
+    "ClassificationProblem",
+    "GaussianProblem",
+    "Instance",
+    "LinearProblem",
+    "MixtureProblem",
+    "Problem",
+    "RoutingProblem",
+    "SemibanditProblem",
+]

@@ -1,0 +1,170 @@
+"""Online classification: find the pictures of one class (paper, supplement)."""
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from adats.agents.oracles import BestArm, Oracle
+from adats.models import LinearBelief, LinearMeta
+from adats.models.core import checks
+from adats.models.core.frozen import unchecked
+from adats.models.core.stats import LinearStats
+from adats.models.core.types import FloatArray, IntArray, Rng
+from adats.simulation.problems.problem import Instance, Start, fresh, kernel
+
+POSITIVE, OTHER = 0.9, 0.1  # chances of a reward
+
+
+@dataclass(frozen=True, eq=False)
+class PictureInstance(Instance):
+    """One task: `theta` and `features` are of all pictures, some of which are a round's arms."""
+
+    images: IntArray = field(kw_only=True)  # (rounds, arms), numbers of pictures
+
+    def rows(self, t: int) -> FloatArray:
+        rows: FloatArray = self.features[self.images[t]]  # type: ignore[index]
+        return rows
+
+    def means(self, t: int) -> FloatArray:
+        means: FloatArray = self.theta[self.images[t]]
+        return means
+
+
+@dataclass(frozen=True, eq=False)
+class ClassificationProblem:
+    """Pictures of the `positive` class give Ber(0.9) rewards, all others Ber(0.1).
+
+    The arms of a round are drawn from all pictures, none of them twice; where none is of the
+    positive class and one is `sure` to be, a drawn arm gives way to a drawn picture of the class.
+    The agents take rewards for N(aᵀtheta, noise²) with theta ~ N(mu_*, task_cov) and
+    mu_* ~ N(0, meta_scale² I); `mu` is what OracleTS takes for mu_*.
+    """
+
+    features: FloatArray  # one row a picture
+    labels: IntArray
+    positive: int
+    mu: Any
+    task_cov: Any
+    arms: int = 30
+    sure: bool = False
+    meta_scale: float = 1.0
+    noise: float = 0.1
+    name: ClassVar[str] = "classification"
+    chances: FloatArray = field(init=False, repr=False)  # of a reward, one a picture
+    _meta: LinearMeta = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        features = checks.array("features", self.features, ndim=2)
+        labels, arms = np.asarray(self.labels), checks.count_of("arms", self.arms)
+        if labels.shape != features.shape[:1] or labels.dtype.kind not in "iu":
+            raise ValueError(
+                f"labels must be whole numbers, one for each of {len(features)} pictures; "
+                f"got shape {labels.shape} of {labels.dtype}"
+            )
+        if arms > len(features):
+            raise ValueError(f"{arms} arms a round, but only {len(features)} pictures")
+        if not (labels == self.positive).any():
+            raise ValueError(f"no picture has the positive class {self.positive!r}")
+        mu = checks.array("mu", self.mu)
+        scale = checks.non_negative("meta_scale", checks.number("meta_scale", self.meta_scale))
+        meta = LinearMeta(
+            np.zeros(features.shape[1]), scale**2, task_cov=self.task_cov, noise=self.noise
+        )
+        meta.prior_given(mu)  # raises if mu does not fit
+        self.__dict__.update(
+            features=features,
+            labels=labels,
+            positive=int(self.positive),
+            mu=mu,
+            task_cov=meta.task_cov,
+            arms=arms,
+            meta_scale=float(scale),
+            noise=meta.noise,
+            chances=np.where(labels == self.positive, POSITIVE, OTHER),
+            _meta=meta,  # made here, so that all workers have the same to the last bit
+        )
+
+    @property
+    def oracle(self) -> Oracle:
+        return BestArm()
+
+    def describe(self) -> dict[str, Any]:
+        pictures, dim = self.features.shape
+        settings = {"name": self.name, "pictures": pictures, "dim": dim}
+        for setting in ("positive", "arms", "sure", "meta_scale", "noise"):
+            settings[setting] = getattr(self, setting)
+        return settings
+
+    def meta(self) -> LinearMeta:
+        return self._meta
+
+    def start(self, rng: Rng) -> Start:  # noqa: ARG002
+        return Start(self.mu)
+
+    def instance(self, start: Start, rounds: int, rng: Rng) -> PictureInstance:  # noqa: ARG002
+        images = subsets(len(self.features), self.arms, rounds, rng)
+        if self.sure:
+            positive = self.labels == self.positive
+            without = np.flatnonzero(~positive[images].any(axis=1))
+            places = rng.integers(self.arms, size=without.size)
+            images[without, places] = rng.choice(np.flatnonzero(positive), size=without.size)
+        return PictureInstance(self.chances, rng.random(rounds), self.features, images=images)
+
+    def reward(self, mean: float, draw: float) -> float:
+        return float(draw < mean)
+
+    def first(self, start: Start) -> IntArray:  # noqa: ARG002
+        raise ValueError("forced exploration needs arms that stay the same during a run")
+
+    def play(
+        self,
+        prior: LinearBelief,
+        instance: Any,
+        first: IntArray,  # noqa: ARG002
+        rng: Rng,
+        regret: FloatArray,
+    ) -> LinearStats:
+        pulled, stats = self.pulls(prior, instance, rng)
+        regret[:] = self.chances[instance.images].max(axis=1) - self.chances[pulled]
+        return stats
+
+    def pulls(
+        self, prior: LinearBelief, instance: PictureInstance, rng: Rng
+    ) -> tuple[IntArray, LinearStats]:
+        """One task by the compiled loop: the picture pulled in every round, and the statistics."""
+
+        mean, factor = fresh(prior.mean, prior.factor)
+        pulled = np.empty(len(instance.images), dtype=np.intp)
+        n, moments = kernel("classification_task")(
+            mean,
+            factor,
+            prior.noise,
+            _read_only(self.chances),
+            _read_only(self.features),
+            instance.images,
+            instance.draws,
+            rng,
+            pulled,
+        )
+        return pulled, unchecked(LinearStats, n=n, moments=moments)
+
+    def learn(self, meta: LinearMeta, stats: LinearStats) -> LinearMeta:
+        return meta.absorb(meta.digest(stats).message)
+
+
+def subsets(of: int, size: int, count: int, rng: Rng) -> IntArray:
+    """`count` rows of `size` different numbers below `of`, each set as likely (Floyd)."""
+    last = np.arange(of - size, of)
+    rows = rng.integers(last + 1, size=(count, size), dtype=np.intp)
+    for i in range(size):
+        again = (rows[:, :i] == rows[:, i : i + 1]).any(axis=1)
+        rows[again, i] = last[i]
+    return rows
+
+
+def _read_only(values: FloatArray) -> FloatArray:
+    """A view for the compiled loop; in workers, large arrays may be mapped from a file."""
+    view = values.view(np.ndarray)
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,194 @@
+"""The command line: what it prints, writes and refuses."""
+
+import json
+import subprocess
+import sys
+
+import pyarrow.parquet as pq
+import pytest
+from command import call
+
+import adats
+
+SMALL = ["--tasks", "3", "--rounds", "10", "--runs", "4"]
+
+
+@pytest.fixture
+def priors(tmp_path):
+    path = tmp_path / "priors.json"
+    candidates = [{"alpha": [2, 8], "beta": [8, 2]}, {"alpha": [8, 2], "beta": [2, 8]}]
+    path.write_text(json.dumps({"weights": [0.5, 0.5], "priors": candidates}))
+    return path
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["gaussian", "--arms", "3", "--meta-scale", "1", "--explore-first"],
+        ["linear", "--dim", "3", "--arms", "6", "--redraw", "round"],
+        ["semibandit", "--arms", "6", "--size", "2"],
+        ["routing", "--network", "sndlib/abilene"],
+        ["gaussian", "--mu", "0.1,0.5", "--agents", "ada-ts+,ada-ts-"],
+    ],
+)
+def test_simulate_prints_the_figures_as_json(monkeypatch, capsys, words):
+    assert call(monkeypatch, "simulate", *words, *SMALL, "--json", "-", "--seed", "3") == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["problem"]["name"] == words[0]
+    assert (data["tasks"], data["rounds"], data["runs"], data["seed"]) == (3, 10, 4, 3)
+    assert data["decisions"] == 3 * 10 * 4 * len(data["agents"])
+    for row in data["agents"].values():
+        assert len(row["per_task"]) == 3
+        assert sum(row["per_task"]) == pytest.approx(row["regret"])
+        assert row["se"] > 0
+        assert row["ns_per_decision"] > 0
+
+
+def test_simulate_writes_a_folder_and_a_table(monkeypatch, capsys, tmp_path):
+    out = tmp_path / "new" / "folder"
+    words = ["simulate", "gaussian", *SMALL, "--out", out, "--json", tmp_path / "a.json"]
+    assert call(monkeypatch, *words) == 0
+    assert "ada-ts" in capsys.readouterr().out
+    table = pq.read_table(out / "records.parquet")
+    assert table.column_names == ["run", "task", "agent", "regret"]
+    assert table.num_rows == 4 * 4 * 3
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary == json.loads((tmp_path / "a.json").read_text())
+    total = sum(r["regret"] for r in table.to_pylist() if r["agent"] == "ada-ts") / 4
+    assert summary["agents"]["ada-ts"]["regret"] == pytest.approx(total)
+
+
+def test_one_seed_gives_one_answer(monkeypatch, capsys):
+    answers = []
+    for workers in ("1", "2"):
+        words = ["simulate", "linear", *SMALL, "--workers", workers, "--json", "-"]
+        assert call(monkeypatch, *words) == 0
+        answers.append(json.loads(capsys.readouterr().out)["agents"]["ada-ts"]["per_task"])
+    assert answers[0] == answers[1]
+
+
+def test_bernoulli_reads_candidates_and_prior_files(monkeypatch, capsys, priors, tmp_path):
+    saved = tmp_path / "saved.json"
+    low, high = adats.BetaArms([2, 8], [8, 2]), adats.BetaArms([8, 2], [2, 8])
+    adats.save_prior(adats.MixtureMeta([0.5, 0.5], [low, high]), saved)
+    answers = []
+    for path in (priors, saved):
+        words = ["simulate", "bernoulli", "--priors", path, *SMALL, "--json", "-"]
+        assert call(monkeypatch, *words) == 0
+        answers.append(json.loads(capsys.readouterr().out))
+    assert answers[0]["problem"] == answers[1]["problem"]
+    assert answers[0]["agents"]["ts"]["per_task"] == answers[1]["agents"]["ts"]["per_task"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["simulate", "gaussian", "--agents", "ucb"], "unknown agent 'ucb'; known are oracle-ts"),
+        (["simulate", "gaussian", "--arms", "0"], "arms must be a whole number of at least 1"),
+        (["simulate", "gaussian", "--noise", "0"], "noise must be positive, got 0.0"),
+        (["simulate", "gaussian", "--meta-scale", "nan"], "meta_scale must be finite"),
+        (["simulate", "gaussian", "--runs", "0"], "runs must be a whole number of at least 1"),
+        (["simulate", "gaussian", "--seed", "-1"], "seed must be a whole number"),
+        (["simulate", "gaussian", "--engine", "slurm"], "known are local, ray"),
+        (["simulate", "gaussian", "--mu", "1"], "mu must have shape (2,), got (1,)"),
+        (["simulate", "gaussian", "--mu", "a,b"], "--mu must be numbers"),
+        (["simulate", "linear", "--dim", "0"], "dim must be a whole number of at least 1"),
+        (["simulate", "linear", "--redraw", "day"], "redraw must be 'run' or 'round'"),
+        (["simulate", "semibandit", "--size", "21"], "size 21 is more than the 20 arms"),
+        (["simulate", "routing", "--network", "narnia"], "unknown network 'narnia'; known are"),
+        (["simulate", "bernoulli", "--priors", "nowhere.json"], "nowhere.json: No such file"),
+        (["reproduce", "everything"], "synthetic"),
+        (["bound", "linear", "--eta", "-1"], "eta"),
+        (["bound", "semibandit", "--size", "30"], "size"),
+        (["bound", "linear", "--json", "no/such/folder/a.json"], "--json"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(monkeypatch, capsys, tmp_path, words, message):
+    monkeypatch.chdir(tmp_path)
+    assert call(monkeypatch, *words) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("adats: ")
+    assert message in printed.err
+    assert printed.err.strip().count("\n") == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "{}", '{"weights": [1.0]}', '{"weights": [0.7], "priors": [{"alpha": [1]}]}',
+     '{"weights": [0.7], "priors": [{"alpha": [1], "beta": [1]}]}', '{"format": "other"}'],
+)  # fmt: skip
+def test_unreadable_priors(monkeypatch, capsys, tmp_path, text):
+    path = tmp_path / "priors.json"
+    path.write_text(text)
+    assert call(monkeypatch, "simulate", "bernoulli", "--priors", path) == 2
+    assert capsys.readouterr().err.startswith("adats: ")
+
+
+@pytest.mark.parametrize("words", [["simulate", "gaussian"], ["reproduce", "synthetic"], ["demo"]])
+def test_an_out_that_is_a_file_is_left_alone(monkeypatch, capsys, tmp_path, words):
+    path = tmp_path / "precious"
+    path.write_text("precious")
+    assert call(monkeypatch, *words, "--out", path) == 2
+    assert "is a file" in capsys.readouterr().err
+    assert path.read_text() == "precious"
+
+
+def test_ctrl_c_stops_and_writes_nothing(monkeypatch, capsys, tmp_path):
+    def interrupted(*_args, **_options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("adats.cli.simulate.simulate", interrupted)
+    assert call(monkeypatch, "simulate", "gaussian", "--out", tmp_path / "out") == 130
+    assert "nothing was written" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["linear", "semibandit"])
+def test_bounds_side_by_side(monkeypatch, capsys, kind):
+    assert call(monkeypatch, "bound", kind, "--tasks", "5", "--json", "-") == 0
+    data = json.loads(capsys.readouterr().out)
+    assert list(data) == ["paper", "safe"]
+    for column in data.values():
+        assert column["total"] == pytest.approx(
+            sum(column.get(term, 0) for term in ("learning", "acting", "exploration", "shared"))
+        )
+    assert call(monkeypatch, "bound", kind) == 0
+    assert "safe constants" in capsys.readouterr().out
+
+
+def test_info(monkeypatch, capsys):
+    assert call(monkeypatch, "info") == 0
+    assert adats.__version__ in capsys.readouterr().out
+
+
+def test_without_the_extra_the_command_says_what_to_install():
+    code = (
+        "import sys; sys.modules['typer'] = None\n"
+        "import importlib.util as u; real = u.find_spec\n"
+        "u.find_spec = lambda name, *a: None if name == 'typer' else real(name, *a)\n"
+        "from adats.__main__ import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.strip() == "adats: the command line is an extra: pip install 'adats[cli]'"
+
+
+def test_reproduce_knows_its_experiments(monkeypatch, capsys, tmp_path):
+    assert call(monkeypatch, "reproduce", "nothing", "--out", tmp_path / "out") == 2
+    said = capsys.readouterr().err
+    assert all(name in said for name in ("nothing", "synthetic", "policies", "digits", "omniglot"))
+    for name in ("synthetic", "digits"):
+        words = ["reproduce", name, "--data", tmp_path, "--out", tmp_path / "out"]
+        assert call(monkeypatch, *words) == 2
+        assert "--data is for mnist and omniglot" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_reproduce_without_the_files_says_where_to_put_them(monkeypatch, capsys, tmp_path):
+    words = ["reproduce", "mnist", "--data", tmp_path, "--out", tmp_path / "out"]
+    assert call(monkeypatch, *words) == 2
+    said = capsys.readouterr().err
+    assert "train-images-idx3-ubyte" in said
+    assert not (tmp_path / "out").exists()

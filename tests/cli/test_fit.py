@@ -1,0 +1,133 @@
+"""`adats fit`: from a log on disk to a prior file and a report."""
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+from command import call
+
+import adats
+
+
+def pulls(rng, tasks=40, rounds=30, kind="gaussian"):
+    """A log of uniformly random pulls, in the project's own format."""
+    rows = []
+    for task in range(tasks):
+        theta = np.array([0.3, 0.6]) + 0.1 * rng.standard_normal(2)
+        for time in range(rounds):
+            arm = int(rng.integers(2))
+            y = theta[arm] + 0.5 * rng.standard_normal()
+            reward = float(rng.random() < np.clip(theta[arm], 0, 1)) if kind == "binary" else y
+            rows.append({"task": f"u{task}", "arm": "ab"[arm], "reward": reward, "time": time})
+    return pl.DataFrame(rows)
+
+
+def linear_log(rng, tasks=60, rounds=20):
+    x = rng.standard_normal((tasks * rounds, 2))
+    theta = np.repeat([1.0, -1.0] + 0.3 * rng.standard_normal((tasks, 2)), rounds, axis=0)
+    y = (x * theta).sum(axis=1) + 0.5 * rng.standard_normal(len(x))
+    names = np.repeat(np.arange(tasks), rounds)
+    return pl.DataFrame({"user_id": names, "y": y, "x0": x[:, 0], "x1": x[:, 1]})
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "log.parquet"
+    pulls(np.random.default_rng(1)).write_parquet(path)
+    return path
+
+
+def test_a_prior_from_a_log_and_an_agent_from_the_prior(monkeypatch, capsys, tmp_path, log):
+    out = tmp_path / "prior.json"
+    assert call(monkeypatch, "fit", "gaussian", log, "--out", out) == 0
+    assert "40 tasks and 1,200 rewards" in " ".join(capsys.readouterr().out.split())
+    meta = adats.load_prior(out)
+    np.testing.assert_allclose(meta.mean, [0.3, 0.6], atol=0.1)
+    about = adats.read_about(out)
+    assert (about["model"], about["tasks"], about["rows"]) == ("gaussian", 40, 1200)
+    agent = adats.AdaTS(meta, seed=1)
+    agent.tell(agent.ask("new"), reward=0.5)
+    direct = adats.fit(pl.read_parquet(log), model="gaussian")
+    np.testing.assert_allclose(direct.mean, meta.mean)
+
+
+def test_features_columns_and_a_report(monkeypatch, capsys, tmp_path):
+    path, out = tmp_path / "log.csv", tmp_path / "prior.json"
+    linear_log(np.random.default_rng(2)).write_csv(path)
+    words = ["--task", "user_id", "--reward", "y", "--features", "x0:x1", "--out", out]
+    assert call(monkeypatch, "fit", "linear", path, *words, "--report", tmp_path / "report") == 0
+    text = (tmp_path / "report" / "report.md").read_text()
+    assert text.splitlines()[2].startswith("**Share**.")
+    assert (tmp_path / "report" / "prior.png").stat().st_size > 10_000
+    np.testing.assert_allclose(adats.load_prior(out).mean, [1.0, -1.0], atol=0.2)
+    assert "The report is" in capsys.readouterr().out
+
+
+def test_times_bring_a_calibration(monkeypatch, tmp_path, log):
+    words = ["--out", tmp_path / "p.json", "--time", "time", "--report", tmp_path / "r"]
+    assert call(monkeypatch, "fit", "gaussian", log, *words) == 0
+    assert (tmp_path / "r" / "calibration.png").exists()
+
+
+def test_statistics_of_several_logs_add(monkeypatch, tmp_path):
+    whole = pulls(np.random.default_rng(3), kind="binary")
+    parts = [whole[:500], whole[500:]]
+    kept = [tmp_path / "s0.parquet", tmp_path / "s1.parquet"]
+    for part, name, path in zip(parts, "ab", kept, strict=True):
+        part.write_parquet(tmp_path / f"{name}.parquet")
+        words = ["--out", tmp_path / "part.json", "--stats", path]
+        assert call(monkeypatch, "fit", "binary", tmp_path / f"{name}.parquet", *words) == 0
+    assert call(monkeypatch, "fit", "binary", *kept, "--out", tmp_path / "sum.json") == 0
+    whole.write_parquet(tmp_path / "whole.parquet")
+    out = tmp_path / "whole.json"
+    assert call(monkeypatch, "fit", "binary", tmp_path / "whole.parquet", "--out", out) == 0
+    added, direct = adats.load_prior(tmp_path / "sum.json"), adats.load_prior(out)
+    np.testing.assert_allclose(added.mean, direct.mean)
+    mixed = call(monkeypatch, "fit", "binary", kept[0], tmp_path / "a.parquet", "--out", out)
+    assert mixed == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["gaussian", "LOG", "--task", "nobody"], "nobody"),
+        (["binary", "LOG"], "0 or 1"),
+        (["quantum", "LOG"], "quantum"),
+        (["gaussian", "missing.parquet"], "missing.parquet"),
+        (["linear", "LOG"], "features"),
+        (["gaussian", "LOG", "--on-bad", "shrug"], "shrug"),
+    ],
+)
+def test_bad_input_is_one_line_and_nothing_is_written(
+    monkeypatch, capsys, tmp_path, log, words, says
+):
+    out = tmp_path / "prior.json"
+    words = [str(log) if word == "LOG" else word for word in words]
+    assert call(monkeypatch, "fit", *words, "--out", out) == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert "Traceback" not in error
+    assert not out.exists()
+
+
+def test_bad_rows_can_be_dropped(monkeypatch, capsys, tmp_path, log):
+    spoiled = pl.read_parquet(log).with_columns(
+        pl.when(pl.col("time") == 3).then(float("nan")).otherwise(pl.col("reward")).alias("reward")
+    )
+    spoiled.write_parquet(log)
+    out = tmp_path / "prior.json"
+    assert call(monkeypatch, "fit", "gaussian", log, "--out", out) == 2
+    assert call(monkeypatch, "fit", "gaussian", log, "--out", out, "--on-bad", "drop") == 0
+    assert "40 bad rows were dropped" in " ".join(capsys.readouterr().out.split())
+    assert json.loads(out.read_text())["about"]["rows"] == 1160
+
+
+def test_an_out_that_cannot_be_written_is_refused_first(monkeypatch, capsys, tmp_path, log):
+    assert call(monkeypatch, "fit", "gaussian", log, "--out", tmp_path) == 2
+    assert "cannot be written" in capsys.readouterr().err
+    (tmp_path / "file").write_text("mine")
+    words = ["--out", tmp_path / "p.json", "--report", tmp_path / "file"]
+    assert call(monkeypatch, "fit", "gaussian", log, *words) == 2
+    assert (tmp_path / "file").read_text() == "mine"
+    assert not (tmp_path / "p.json").exists()

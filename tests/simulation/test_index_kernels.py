@@ -1,0 +1,125 @@
+"""The compiled loops of index policies against the plain loop, and what they should do."""
+
+import numpy as np
+import pytest
+
+from adats import AdaTS
+from adats.agents.policies import POLICIES, FarSighted
+from adats.simulation.problems import (
+    GaussianProblem,
+    LinearProblem,
+    RoutingProblem,
+    SemibanditProblem,
+)
+from adats.simulation.problems.problem import Index
+from adats.simulation.simulate import INDICES, _levels, plain_task, simulate
+
+TRIANGLE = RoutingProblem("small", ((0, 1), (1, 2), (0, 2), (1, 3), (2, 3)), (1, 2, 2, 3, 1), 0, 3)
+PROBLEMS = {
+    "gaussian": GaussianProblem(arms=4),
+    "linear": LinearProblem(dim=3, arms=7),
+    "semibandit": SemibanditProblem(arms=6, size=2),
+    "routing": TRIANGLE,
+}
+NOTHING = np.zeros((0, 1), dtype=np.intp)
+
+
+def both(problem, policy, *, rounds, seed, delay=0, later=0, first=None):
+    """Regrets and statistics of the compiled and of the plain loop, in the same world."""
+    rng = np.random.default_rng(seed)
+    start = problem.start(rng)
+    told = problem.instance(start, rounds, rng)
+    meta = problem.meta()
+    meta = problem.learn(
+        meta, plain_task(problem, meta.task_prior(), told, NOTHING, rng, np.empty(rounds))
+    )
+    instance, prior = problem.instance(start, rounds, rng), meta.task_prior()
+    share = meta.share(rows=instance.rows(0))
+    first = NOTHING if first is None else problem.first(start)
+    index = Index(INDICES.index(policy), _levels(rounds), later * share**2, delay)
+    fast, slow = np.empty(rounds), np.empty(rounds)
+    stats = problem.play_index(index, prior, instance, first, fast)
+    rules = FarSighted(later) if policy == "far" else POLICIES[policy]
+    plain = plain_task(
+        problem, prior, instance, first, rng, slow, policy=rules, share=lambda _: share, delay=delay
+    )
+    return fast, slow, stats, plain
+
+
+@pytest.mark.parametrize("policy", INDICES)
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_the_compiled_loop_is_the_plain_loop(name, policy):
+    lost = 0.0
+    for seed in range(4):
+        fast, slow, stats, plain = both(PROBLEMS[name], policy, rounds=60, seed=seed, later=300)
+        np.testing.assert_allclose(fast, slow, atol=1e-9)
+        np.testing.assert_allclose(stats.flat(), plain.flat(), atol=1e-8)
+        lost += slow.sum()
+    assert lost > 0  # there was something to choose
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("policy", INDICES)
+@pytest.mark.parametrize("name", ["gaussian", "linear"])
+def test_rewards_that_come_late(name, policy, seed):
+    fast, slow, stats, plain = both(
+        PROBLEMS[name], policy, rounds=60, seed=seed, delay=9, later=300
+    )
+    np.testing.assert_allclose(fast, slow, atol=1e-9)
+    np.testing.assert_allclose(stats.flat(), plain.flat(), atol=1e-8)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_forced_exploration_comes_first(name):
+    fast, slow, _, _ = both(PROBLEMS[name], "far", rounds=40, seed=1, first=True)
+    np.testing.assert_allclose(fast, slow, atol=1e-9)
+
+
+def test_a_delay_beyond_the_task_leaves_all_for_its_end():
+    problem = PROBLEMS["gaussian"]
+    fast, slow, stats, _ = both(problem, "ucb", rounds=20, seed=2, delay=50)
+    np.testing.assert_allclose(fast, slow, atol=1e-9)
+    assert stats.count.sum() == 20
+
+
+def test_problems_without_a_compiled_loop_are_played_all_the_same():
+    moving = LinearProblem(dim=2, arms=3, redraw="round")
+    got = simulate(moving, ["ada-ucb"], tasks=2, rounds=10, runs=2, seed=1)
+    assert (got.regret >= 0).all()
+    assert got.regret.sum() > 0
+    late = simulate(
+        PROBLEMS["semibandit"], ["ada-far"], tasks=2, rounds=10, runs=2, seed=1, delay=3
+    )
+    assert late.regret.shape == (1, 2, 2)
+
+
+def test_a_delay_costs_something_and_bad_ones_are_refused():
+    problem = GaussianProblem(arms=3)
+    options = {"tasks": 3, "rounds": 60, "runs": 200, "seed": 1}
+    late = simulate(problem, ["ada-ucb", "ada-ts"], delay=20, **options)
+    soon = simulate(problem, ["ada-ucb", "ada-ts"], **options)
+    for agent in ("ada-ucb", "ada-ts"):
+        gap = late.total(agent) - soon.total(agent)
+        assert gap.mean() / (gap.std(ddof=1) / np.sqrt(200)) > 3
+    with pytest.raises(ValueError, match="delay"):
+        simulate(problem, ["ts"], tasks=1, rounds=2, runs=1, seed=1, delay=-1)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("agent", ["ada-ucb", "ada-index", "ada-far"])
+def test_indices_have_less_regret_than_thompson_sampling(agent):
+    problem = GaussianProblem(arms=2, meta_scale=0.5)
+    got = simulate(problem, ["ada-ts", agent], tasks=20, rounds=200, runs=300, seed=5)
+    gap = got.total("ada-ts") - got.total(agent)
+    assert gap.mean() / (gap.std(ddof=1) / np.sqrt(300)) > 5
+
+
+def test_agents_from_a_factory_are_told_the_horizon_and_take_no_delay():
+    def build(problem, seed):
+        return AdaTS(problem.meta(), policy="far", seed=seed)
+
+    options = {"tasks": 2, "rounds": 10, "runs": 2, "seed": 1}
+    got = simulate(GaussianProblem(arms=3), {"mine": build}, **options)
+    assert (got.regret >= 0).all()
+    with pytest.raises(ValueError, match="delay"):
+        simulate(GaussianProblem(arms=3), {"mine": build}, **options, delay=2)
