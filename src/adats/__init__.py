@@ -1,25 +1,39 @@
 """Thompson sampling that learns its own prior, over many related bandit tasks."""
 
-from adats.agents.actions import Decision
-from adats.agents.named import TS, AdaTS, MetaTS, OracleTS, load
+from adats.agents import (
+    TS,
+    AdaTS,
+    BayesUCB,
+    Decision,
+    FarSighted,
+    FiniteHorizon,
+    Greedy,
+    MetaTS,
+    OracleTS,
+    Thompson,
+    load,
+)
 from adats.agents.oracles import BestArm, BestRow, Matching, ShortestPath, SpanningTree, Top
-from adats.agents.policies import BayesUCB, FarSighted, FiniteHorizon, Greedy, Thompson
 from adats.learning.fitting import fit
 from adats.models import (
+    ArmStats,
     BeliefMixture,
     BetaArms,
+    BinaryStats,
+    CountStats,
     ExponentialArms,
     GaussianArms,
     GaussianMeta,
     LinearBelief,
     LinearMeta,
+    LinearStats,
     MixtureArms,
     MixtureMeta,
     ModelMixture,
     PoissonArms,
+    PositiveStats,
 )
 from adats.models.core.errors import FileFormatError, FinishedTask, Refused, UnknownTask
-from adats.models.core.stats import ArmStats, BinaryStats, CountStats, LinearStats, PositiveStats
 from adats.models.default_prior import default_prior
 from adats.models.prior_files import load_prior, read_about, save_prior
 from adats.service.client import Client

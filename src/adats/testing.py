@@ -40,7 +40,7 @@ def check_stats(empty: Stats, observations: Observations) -> None:
         "a + b = the observations of both": (a + b, both),
         "(a + b) - b = a": ((a + b) - b, a),
         "batch add = one by one": (empty.add(np.array(actions), np.array(rewards)), both),
-        "from_flat(flat) = the same": (type(both).from_flat(both.flat()), both),  # type: ignore[attr-defined]
+        "from_flat(flat) = the same": (type(both).from_flat(both.flat()), both),
     }
     for old, flat in zip((empty, a, b), kept, strict=True):
         _same("the originals are unchanged", old.flat(), flat)
@@ -113,9 +113,9 @@ def check_meta(
         _same("the message of an empty task is 0", nothing.message, np.zeros(messages[i].shape))
         later = full.digest(stats, design=phi)
         _same("digest depends on the model alone", later.message, messages[i])
-        grown, swapped = full.absorb(nothing.message).retell(nothing, stats, arms)
+        grown, swapped = full.absorb(nothing.message).replace_task(nothing, stats, arms)
         _same("digest of a task that grew", grown.message, messages[i])
-        _alike("retell = absorb", seen(swapped), seen(full.absorb(messages[i])))
+        _alike("replace_task = absorb", seen(swapped), seen(full.absorb(messages[i])))
         early = _absorbed(meta, messages[:i])
         for others in (early, _absorbed(early, messages[i + 1 :])):
             after = others.absorb(messages[i])
@@ -176,7 +176,8 @@ def _absorbed(meta: MetaBelief, messages: Sequence[FloatArray]) -> MetaBelief:
 
 
 def _mean_given_draw(meta: MetaBelief, design: FloatArray | None, rng: Rng) -> FloatArray:
-    return meta.prior_given(meta.sample(rng), design=design).mean
+    prior: Belief = meta.prior_given(meta.sample(rng), design=design)
+    return prior.mean
 
 
 def _check_draws(

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import adats
-from adats.agents.actions import Arms, Decision, feature_rows
+from adats.agents.arms import Arms, feature_rows
+from adats.agents.decision import Decision
 
 COLUMNS = ["task", "arm", "reward", "propensity", "decision_id", "time"]
 

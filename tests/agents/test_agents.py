@@ -27,7 +27,7 @@ from adats.agents.exploration import spanning_arms
 def snapshot(agent, path):
     """The whole state to the last bit: the saved file, with the rng, and the tasks' objects."""
     agent.save(path)
-    return path.read_bytes(), dict(agent._tasks)
+    return path.read_bytes(), agent.state().tasks
 
 
 def same(before, after):

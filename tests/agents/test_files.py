@@ -13,7 +13,8 @@ from cases import rewards_of as draw
 
 import adats
 from adats import AdaTS, FileFormatError, MetaTS, OracleTS
-from adats.models.prior_files import meta_from_dict, meta_to_dict, read_about
+from adats.models.core.registry import meta_from_dict
+from adats.models.prior_files import read_about
 
 # Saved and loaded
 
@@ -230,7 +231,7 @@ def test_priors_survive_json(meta, tmp_path):
         lambda m: getattr(m, "weights", 0.0),
     ):
         assert np.array(look(loaded)).tobytes() == np.array(look(meta)).tobytes()
-    assert meta_to_dict(loaded) == meta_to_dict(meta)
+    assert loaded.to_dict() == meta.to_dict()
     again = tmp_path / "again.json"
     adats.save_prior(loaded, again)
     assert again.read_bytes() == path.read_bytes()
@@ -259,10 +260,10 @@ def test_a_fresh_prior_holds_no_sums(tmp_path):
 def test_files_that_hold_sums_of_zeros_still_load(tmp_path):
     """As they were written before a fresh prior left them out."""
     path, meta = tmp_path / "prior.json", gaussian()
-    data = {"format": "adats-prior", "version": 1, "prior": meta_to_dict(meta)}
+    data = {"format": "adats-prior", "version": 1, "prior": meta.to_dict()}
     data["prior"]["total"] = [[0.0] * 9, [0.0] * 9]
     path.write_text(json.dumps(data))
-    assert meta_to_dict(adats.load_prior(path)) == meta_to_dict(meta)
+    assert adats.load_prior(path).to_dict() == meta.to_dict()
     assert read_about(path) == {}
 
 
@@ -271,7 +272,7 @@ def test_about_survives(tmp_path):
     about = {"model": "gaussian", "tasks": 3, "since": None, "warnings": ["naïve ☃"], "x": [0.1]}
     adats.save_prior(gaussian(), path, about=about)
     assert read_about(path) == about
-    assert meta_to_dict(adats.load_prior(path)) == meta_to_dict(gaussian())
+    assert adats.load_prior(path).to_dict() == gaussian().to_dict()
     adats.save_prior(gaussian(), path)
     assert read_about(path) == {}
 
@@ -507,7 +508,7 @@ def test_the_mu_of_an_oracle_must_fit(tmp_path):
 
 
 def prior_with(kind, **changes):
-    return without_gone(meta_to_dict(CASES[kind].meta) | changes)
+    return without_gone(CASES[kind].meta.to_dict() | changes)
 
 
 BAD_PRIORS = [

@@ -311,8 +311,10 @@ def test_the_scene_of_a_decision():
 
 
 def test_agents_that_do_not_learn_have_no_later_tasks_to_serve():
-    for agent in (adats.TS(gaussian(), seed=1), OracleTS(gaussian(), mu=[0.0, 0.1, 0.2], seed=1)):
-        assert agent._share(None, None) == 0.0
+    for cls, mu in ((adats.TS, ()), (OracleTS, ([0.0, 0.1, 0.2],))):
+        policy = Seen()
+        cls(gaussian(), *mu, seed=1, policy=policy).ask("a")
+        assert policy.scenes[0].share() == 0.0
 
 
 def index_of(agent, task, level, pending):
@@ -337,11 +339,11 @@ def test_pending_pulls_shrink_the_sd_and_leave_the_mean():
         assert_allclose(agent.posterior("a").mean, before.mean)
         assert_allclose(agent.posterior("a").scale, before.scale)  # it is not told anything
         pending[asked[-1].action] += 1
-        assert_allclose(agent._tasks["a"].pending, pending)
+        assert_allclose(agent.state().tasks["a"].pending, pending)
     assert len({d.action for d in asked}) == 3  # without that, it would ask for one arm only
     for decision in asked:
         agent.tell(decision, reward=0.1)
-    assert not agent._tasks["a"].pending.any()
+    assert not agent.state().tasks["a"].pending.any()
     assert_allclose(agent.stats("a").count, pending)
 
 
@@ -363,10 +365,10 @@ def test_pending_sets_of_arms():
     pending = np.zeros(3)
     for decision in (one, two):
         pending[list(decision.action)] += 1
-    assert_allclose(agent._tasks["a"].pending, pending)
+    assert_allclose(agent.state().tasks["a"].pending, pending)
     agent.tell(one, reward=[0.0, 0.0])
     pending[list(one.action)] -= 1
-    assert_allclose(agent._tasks["a"].pending, pending)
+    assert_allclose(agent.state().tasks["a"].pending, pending)
 
 
 def test_a_decision_told_twice_leaves_no_negative_pulls():
@@ -374,7 +376,7 @@ def test_a_decision_told_twice_leaves_no_negative_pulls():
     decision = agent.ask("a")
     for _ in range(2):
         agent.tell(decision, reward=0.0)
-    assert not agent._tasks["a"].pending.any()
+    assert not agent.state().tasks["a"].pending.any()
     rows = AdaTS(linear(), seed=1, features=ROWS, policy="ucb")
     decision = rows.ask("a")
     for _ in range(2):
@@ -387,8 +389,8 @@ def test_an_arm_added_while_pulls_are_pending():
     agent.ask("a")
     agent.add_arm(like=0)
     assert agent.ask("a", allowed=[3]).action == 3
-    assert_allclose(agent._tasks["a"].pending.sum(), 2)
-    assert_allclose(agent._tasks["a"].pending[3], 1)
+    assert_allclose(agent.state().tasks["a"].pending.sum(), 2)
+    assert_allclose(agent.state().tasks["a"].pending[3], 1)
     rows = AdaTS(linear(), seed=1, features=ROWS, policy="ucb")
     rows.ask("a")
     rows.add_arm(features=[1.0, 1.0])
@@ -398,7 +400,7 @@ def test_an_arm_added_while_pulls_are_pending():
 def test_thompson_sampling_keeps_no_pending_pulls():
     agent = AdaTS(gaussian(), seed=1)
     agent.ask("a")
-    assert agent._tasks["a"].pending is None
+    assert agent.state().tasks["a"].pending is None
 
 
 @pytest.mark.parametrize("policy", ["ucb", "index", "far", "greedy"])
@@ -444,10 +446,11 @@ def test_a_saved_agent_goes_on_bit_for_bit(tmp_path, kind, policy):
     agent.tell(waiting.pop(0), reward=1.0)
     agent.save(tmp_path / "agent.npz")
     other = adats.load(tmp_path / "agent.npz")
-    assert other._policy == agent._policy
-    assert other._epsilon == 0.2
+    mine, its = agent.state().setup.rule, other.state().setup.rule
+    assert mine.policy == its.policy
+    assert its.epsilon == 0.2
     for task in ("a", "b"):
-        mine, its = agent._tasks[task], other._tasks[task]
+        mine, its = agent.state().tasks[task], other.state().tasks[task]
         assert mine.rounds == its.rounds
         assert (mine.pending is None) == (its.pending is None)
         assert mine.pending is None or (mine.pending == its.pending).all()
@@ -478,7 +481,7 @@ def test_a_policy_of_ones_own_is_given_to_load(tmp_path):
 def test_numbers_of_numpy_are_saved_too(tmp_path):
     agent = AdaTS(gaussian(), seed=1, policy=FarSighted(later=np.int64(7)))
     agent.save(tmp_path / "agent.npz")
-    assert adats.load(tmp_path / "agent.npz")._policy.later == 7
+    assert adats.load(tmp_path / "agent.npz").state().setup.rule.policy.later == 7
 
 
 # Bad input
@@ -494,7 +497,7 @@ def test_without_a_horizon_nothing_is_changed(agent, policy):
     assert one.tasks == ()
     assert one._rng.bit_generator.state == two._rng.bit_generator.state
     assert one.ask("a", horizon=5) == two.ask("a", horizon=5)
-    assert one._tasks["a"].rounds == 1
+    assert one.state().tasks["a"].rounds == 1
 
 
 def test_unknown_policies_are_named_with_the_known():
@@ -635,11 +638,11 @@ def test_a_policy_that_draws_in_its_own_way_has_no_known_propensities():
             return scene.rng.random(3)
 
     agent = AdaTS(gaussian(), seed=1, policy=Coin())
-    state = agent._rng.bit_generator.state
+    state = agent.state().rng.bit_generator.state
     with pytest.raises(ValueError, match="propensities"):
         agent.ask("a", propensities=True)
     assert agent.tasks == ()
-    assert agent._rng.bit_generator.state == state
+    assert agent.state().rng.bit_generator.state == state
     assert agent.ask("a").action in range(3)
 
 

@@ -28,8 +28,8 @@ from adats import (
     default_prior,
 )
 from adats.agents.propensities import chance, floored, propensities
-from adats.agents.propensities.draws import thetas
-from adats.agents.propensities.gaussian import best_gaussian
+from adats.models.core.belief import BeliefBase
+from adats.models.gaussian.chances import best_gaussian
 
 
 def chances(belief, **options):
@@ -318,7 +318,7 @@ def test_a_needle_in_a_mixture_is_found():
 
 
 def frequencies(belief, draws=40_000, seed=0):
-    values = thetas(belief, draws, np.random.default_rng(seed))
+    values = belief.draws(draws, np.random.default_rng(seed))
     return np.bincount(values.argmax(axis=1), minlength=values.shape[1]), draws
 
 
@@ -424,7 +424,7 @@ def test_masks_hold_in_draws_too():
 
 
 def test_draws_of_a_belief_of_ones_own():
-    class Coin:
+    class Coin(BeliefBase):
         mean = np.zeros(2)
 
         def sample(self, rng):

@@ -3,8 +3,9 @@
 import numpy as np
 
 from adats.learning.fitting import ArmTable, LinearTable
+from adats.models import LinearStats
 from adats.models.core.linalg import psd_factor
-from adats.models.core.stats import ArmStats, LinearStats
+from adats.models.core.stats import ArmStats
 
 
 def linear_table(log, d):

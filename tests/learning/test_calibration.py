@@ -12,15 +12,18 @@ from adats.learning.fitting.calibration import ROWS, TASKS, Calibration, calibra
 from adats.learning.fitting.unlike import others
 from adats.models import (
     BetaArms,
+    BinaryStats,
+    CountStats,
     GaussianArms,
     GaussianMeta,
     LinearBelief,
     LinearMeta,
+    LinearStats,
     MixtureArms,
     MixtureMeta,
     PoissonArms,
 )
-from adats.models.core.stats import ArmStats, BinaryStats, CountStats, LinearStats
+from adats.models.core.stats import ArmStats
 
 ARMS = 3
 

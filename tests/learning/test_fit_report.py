@@ -17,9 +17,9 @@ from adats.learning.fitting.unlike import LEVEL, _tails, unlike
 from adats.learning.fitting.verdict import verdict
 from adats.learning.fitting.words import report
 from adats.learning.fitting.worth import Worth, worth
-from adats.models import BetaArms, LinearMeta, PoissonArms
+from adats.models import BetaArms, BinaryStats, CountStats, LinearMeta, PoissonArms
 from adats.models.core import files
-from adats.models.core.stats import ArmStats, BinaryStats, CountStats
+from adats.models.core.stats import ArmStats
 from adats.plots import fit as plots_fit
 
 KINDS = {"gaussian": ArmStats, "binary": BinaryStats, "count": CountStats}

@@ -17,7 +17,7 @@ from adats.learning.fitting.shrinkage import (
     towards_common,
     towards_diagonal,
 )
-from adats.models.core.stats import BinaryStats
+from adats.models import BinaryStats
 from adats.models.prior_files import read_about, save_prior
 
 COV = np.array([[1.0, 0.5], [0.5, 1.0]])

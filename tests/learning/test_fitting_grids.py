@@ -11,7 +11,7 @@ from scipy import stats
 
 from adats import AdaTS, BetaArms, MixtureMeta, PoissonArms
 from adats.learning.fitting import estimate, grids
-from adats.models.core.stats import BinaryStats, CountStats
+from adats.models import BinaryStats, CountStats
 
 
 def binary_log(seed, tasks, *, alpha, beta, pulls):

@@ -19,7 +19,7 @@ from pyarrow import parquet
 from adats import AdaTS, GaussianMeta, LinearMeta
 from adats.learning.logs import aggregate, feature_names, read_log, rows, spread, statistics
 from adats.learning.tables import KINDS, ArmTable, LinearTable
-from adats.models.core.stats import LinearStats
+from adats.models import LinearStats
 
 LOG = {
     "task": [7, 3, 7, 3, 3, 11],

@@ -18,7 +18,8 @@ from adats.learning.tables import (
     load_statistics,
     save_statistics,
 )
-from adats.models.core.stats import ArmStats, BinaryStats, CountStats, LinearStats
+from adats.models import BinaryStats, CountStats, LinearStats
+from adats.models.core.stats import ArmStats
 
 ROWS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3), st.integers(0, 1)), max_size=30)
 

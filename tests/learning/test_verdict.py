@@ -9,8 +9,17 @@ from adats.learning.fitting.alone import action_rows, alone, alone_arms, alone_l
 from adats.learning.fitting.savings import Savings, _Normal, matched, savings_arms, savings_linear
 from adats.learning.fitting.shrinkage import folds
 from adats.learning.fitting.verdict import held_out_gains, judged, usual_rounds, verdict
-from adats.models import BetaArms, GaussianArms, LinearBelief, MixtureArms, PoissonArms
-from adats.models.core.stats import ArmStats, BinaryStats, CountStats, LinearStats
+from adats.models import (
+    BetaArms,
+    BinaryStats,
+    CountStats,
+    GaussianArms,
+    LinearBelief,
+    LinearStats,
+    MixtureArms,
+    PoissonArms,
+)
+from adats.models.core.stats import ArmStats
 
 
 def arm_table(kind, theta, pulls, rng, noise=1.0):

@@ -8,13 +8,17 @@ from scipy import stats
 from adats.models import (
     BeliefMixture,
     BetaArms,
+    BinaryStats,
+    CountStats,
     ExponentialArms,
     GaussianArms,
     LinearBelief,
+    LinearStats,
     MixtureArms,
     PoissonArms,
+    PositiveStats,
 )
-from adats.models.core.stats import ArmStats, BinaryStats, CountStats, LinearStats, PositiveStats
+from adats.models.core.stats import ArmStats
 
 SEEDS = range(5)
 

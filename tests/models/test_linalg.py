@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from adats.models.core import linalg
-from adats.models.core.linalg import Sum
+from adats.models.core.sums import Sum
 
 
 def psd(rng, dim, rank):

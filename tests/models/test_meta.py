@@ -14,11 +14,12 @@ from adats.models import (
     GaussianArms,
     GaussianMeta,
     LinearMeta,
+    LinearStats,
     MixtureMeta,
     ModelMixture,
     PoissonArms,
 )
-from adats.models.core.stats import ArmStats, LinearStats
+from adats.models.core.stats import ArmStats
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -38,7 +39,7 @@ def interleaved(meta, pulls, tasks, designs=None):
     digests = [meta.digest(s, design=phi) for s, phi in zip(stats, designs, strict=True)]
     for task, action, reward in pulls:
         stats[task] = stats[task].add(action, reward)
-        digests[task], meta = meta.retell(digests[task], stats[task], [action])
+        digests[task], meta = meta.replace_task(digests[task], stats[task], [action])
     return meta, stats, digests
 
 
@@ -478,7 +479,7 @@ def test_changed_arms_may_come_from_an_iterator():
     parts = models()
     meta = ModelMixture(np.full(4, 0.25), parts)
     stats = meta.empty().add([0, 1], [1.0, 2.0])
-    grown, after = meta.retell(meta.digest(meta.empty()), stats, iter([0, 1]))
+    grown, after = meta.replace_task(meta.digest(meta.empty()), stats, iter([0, 1]))
     close(grown.message, meta.digest(stats).message)
     close(after.weights, meta.absorb(grown.message).weights)
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adats.models.core.stats import ArmStats, BinaryStats, CountStats, LinearStats, PositiveStats
+from adats.models import BinaryStats, CountStats, LinearStats, PositiveStats
+from adats.models.core.stats import ArmStats
 
 ARM_KINDS = [ArmStats, BinaryStats, CountStats, PositiveStats]
 REWARDS = {

@@ -1,39 +1,131 @@
-"""What an agent's file holds besides its prior and its tasks: the rng and the oracle."""
+"""An agent in one npz file with a JSON header: what it is made of, what it knows, its rng."""
 
-from dataclasses import fields
-from typing import Any
+import os
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from adats.agents import oracles
+from adats.agents.oracles import CheckedOracle, Oracle
+from adats.agents.policies import Policy, policy_from_dict, policy_to_dict
+from adats.agents.prior_source import Drawn, Fixed, Known, Marginal, PriorSource
+from adats.agents.steps import Setup, make_setup
+from adats.agents.task_state import TaskState, check_state, pack_states, task_name, unpack_states
+from adats.models.core import files
+from adats.models.core.checks import count_of
+from adats.models.core.errors import FileFormatError
+from adats.models.core.registry import meta_from_dict, meta_to_dict
+from adats.models.core.types import MetaBelief, Rng, Task
 
+FORMAT = "adats-agent"
 ORACLES = ("BestArm", "Top", "ShortestPath", "SpanningTree", "Matching")
+SOURCES: dict[str, Callable[[dict[str, Any]], PriorSource]] = {
+    "AdaTS": lambda _: Marginal(),
+    "MetaTS": lambda _: Drawn(),
+    "TS": lambda _: Fixed(),
+    "OracleTS": lambda arrays: Known(arrays["mu_star"]),
+}
 
 
-def rng_to_dict(rng: np.random.Generator) -> dict[str, Any]:
-    return dict(rng.bit_generator.state)
+class AgentState(NamedTuple):
+    """All that an agent is made of, as values."""
+
+    setup: Setup
+    meta: MetaBelief
+    tasks: dict[Task, TaskState]
+    rng: Rng
+    decisions: int  # so far
 
 
-def rng_from_dict(state: dict[str, Any]) -> np.random.Generator:
+def write_agent(path: str | os.PathLike[str], kind: str, state: AgentState) -> None:
+    """Write an agent of a kind in `SOURCES`, whole or not at all."""
+    setup, arms = state.setup, state.setup.arms
+    header = {
+        "agent": kind,
+        "meta": meta_to_dict(state.meta),
+        "rng": dict(state.rng.bit_generator.state),
+        "oracle": oracle_to_dict(setup.rule.oracle),
+        "policy": policy_to_dict(setup.rule.policy),
+        "epsilon": setup.rule.epsilon,
+        "explore_first": setup.explore_first,
+        "decisions": state.decisions,
+        "names": None if arms.names is None else list(arms.names),
+        "retired": sorted(arms.retired),
+        "tasks": list(state.tasks),
+    }
+    arrays = pack_states(state.tasks.values()) | setup.source.arrays()
+    if arms.features is not None:
+        arrays["features"] = arms.features
+    files.write_npz(path, FORMAT, header, arrays)
+
+
+def read_agent(
+    path: str | os.PathLike[str], *, oracle: Oracle | None, policy: Policy | None
+) -> tuple[str, AgentState]:
+    """The kind of an agent and all that it is made of; everything is checked again."""
+    header, arrays = files.read_npz(path, FORMAT)
+    try:
+        return header["agent"], _state(header, arrays, oracle, policy)
+    except files.DAMAGED as error:
+        raise FileFormatError(f"{os.fspath(path)} cannot be loaded: {error}") from None
+
+
+def _state(
+    header: dict[str, Any], arrays: dict[str, Any], oracle: Oracle | None, policy: Policy | None
+) -> AgentState:
+    stored, known = header["oracle"], header["policy"]
+    for name, own, given in (("oracle", stored, oracle), ("policy", known, policy)):
+        if (own is None) != (given is not None):
+            need = "needs" if own is None else "has its own, so it takes no"
+            raise ValueError(f"the agent {need} {name}=")
+    meta = meta_from_dict(header["meta"])
+    setup = make_setup(
+        meta,
+        SOURCES[header["agent"]](arrays),
+        oracle_from_dict(stored) if oracle is None else oracle,
+        arrays.get("features"),
+        header["names"],
+        header["explore_first"],
+        policy_from_dict(known) if policy is None else policy,
+        header["epsilon"],
+    )
+    setup.source.check(meta)
+    setup = setup.with_arms(replace(setup.arms, retired=frozenset(header["retired"])))
     rng = np.random.default_rng(0)
-    rng.bit_generator.state = state
-    return rng
+    rng.bit_generator.state = header["rng"]
+    decisions = count_of("decisions", header["decisions"], least=0)
+    return AgentState(setup, meta, _tasks(header, arrays, setup, meta), rng, decisions)
 
 
-def oracle_to_dict(oracle: Any) -> dict[str, Any] | None:
+def _tasks(
+    header: dict[str, Any], arrays: dict[str, Any], setup: Setup, meta: MetaBelief
+) -> dict[Task, TaskState]:
+    names = [task_name(task) for task in header["tasks"]]
+    if len(set(names)) != len(names):
+        raise ValueError("two tasks have one name")
+    blank = setup.new_state(meta)
+    states = list(unpack_states(arrays, type(blank.stats)))
+    for state in states:
+        check_state(state, blank if state.design is None else setup.new_state(meta, state.design))
+        setup.source.check(meta, state)
+    return dict(zip(names, states, strict=True))
+
+
+def oracle_to_dict(oracle: Oracle) -> dict[str, Any] | None:
     """None for a callable of the user's own: it has to be given again to `load`."""
-    name = type(oracle).__name__
-    if name not in ORACLES or type(oracle) is not getattr(oracles, name):
+    own = oracle.oracle if isinstance(oracle, CheckedOracle) else oracle
+    name = type(own).__name__
+    if name not in ORACLES or type(own) is not getattr(oracles, name):
         return None
-    return {"kind": name, **{f.name: getattr(oracle, f.name) for f in fields(oracle)}}
+    return {"kind": name, **{f.name: getattr(own, f.name) for f in fields(own)}}  # type: ignore[arg-type]
 
 
 def oracle_from_dict(data: dict[str, Any]) -> Any:
+    """Read what `oracle_to_dict` wrote."""
     options = dict(data)
-    return getattr(oracles, _known(options.pop("kind")))(**options)
-
-
-def _known(name: Any) -> str:
-    if name not in ORACLES:
-        raise ValueError(f"unknown kind {name!r}")
-    return str(name)
+    kind = options.pop("kind")
+    if kind not in ORACLES:
+        raise ValueError(f"unknown kind {kind!r}")
+    return getattr(oracles, kind)(**options)

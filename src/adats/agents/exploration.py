@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from adats.agents.oracles import Oracle
+from adats.agents.arms import Arms
+from adats.agents.oracles import CheckedOracle, Oracle
 from adats.models.core import checks
 from adats.models.core.types import BoolArray, FloatArray, IntArray
 
@@ -193,3 +194,44 @@ def _best_swap(rows: FloatArray, chosen: IntArray) -> tuple[int, int] | None:
     swapped = np.append(np.delete(chosen, place), row)
     before, after = (np.linalg.svd(rows[c], compute_uv=False)[-1] ** 2 for c in (chosen, swapped))
     return (place, row) if after > before * (1 + _GAIN) else None
+
+
+class Explorer:
+    """What forced exploration asks for, where the arms stay the same: actions one after another.
+
+    Each arm once; arms that span the space; or actions of an oracle that cover all arms.
+    """
+
+    def __init__(self, arms: Arms, oracle: Oracle) -> None:
+        open_arms = np.array(arms.open, dtype=np.intp)
+        self.single = True
+        if isinstance(oracle, CheckedOracle):
+            mask = arms.mask(None, None)
+            values = np.zeros(arms.count or 0)
+            if mask is not None:
+                values[~mask] = -np.inf
+            self.single = isinstance(oracle(values), int)
+            self.actions = covering_actions(oracle, arms.count or 0, allowed=mask)
+            return
+        if arms.features is not None:
+            open_arms = open_arms[spanning_arms(arms.features[open_arms])]
+        self.actions = tuple(open_arms.reshape(-1, 1))
+
+    def next(self, fresh: BoolArray, allowed: BoolArray | None) -> IntArray | None:
+        """The next action with an arm that is `fresh`; None if there is none now."""
+        for action in self.actions:
+            if fresh[action].any() and (allowed is None or allowed[action].all()):
+                return action
+        return None
+
+
+def newest_action(
+    rows: FloatArray, gram: FloatArray, oracle: Oracle, allowed: BoolArray | None
+) -> int | IntArray | None:
+    """The same where features come with every decision: an action with the newest row."""
+    row = newest_row(rows, gram, allowed=allowed)
+    if row is None or not isinstance(oracle, CheckedOracle):
+        return row
+    values = np.zeros(len(rows)) if allowed is None else np.where(allowed, 0.0, -np.inf)
+    values[row] = 1.0
+    return oracle(values)

@@ -1,4 +1,4 @@
-"""Pulls asked for and not yet told: counts of arms, or the Gram matrix of a linear model."""
+"""Pulls that have no reward yet: counts of arms, or the Gram matrix of a linear model."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import numpy as np
 from adats.models.core.types import FloatArray, IntArray
 
 
-def asked_for(
+def with_pulls(
     pending: FloatArray | None, rows: FloatArray | None, action: int | IntArray, arms: int
 ) -> FloatArray:
     """The pending pulls and these; `rows` are the features of a linear model."""
@@ -20,7 +20,7 @@ def asked_for(
     return more if pending is None else pending + more
 
 
-def told_of(pending: FloatArray, pulled: Any) -> FloatArray:
+def without_pulls(pending: FloatArray, pulled: Any) -> FloatArray:
     """The pending pulls without these; `pulled` is what the statistics took."""
     if pending.ndim == 2:
         rows = np.atleast_2d(pulled)

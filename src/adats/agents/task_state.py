@@ -1,12 +1,12 @@
-"""What an agent keeps of one task, and how that goes into a file."""
+"""What is kept of one task, where that is kept, and how it goes into a file."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from adats.models.core import files
-from adats.models.core.types import FloatArray, Task
+from adats.models.core.types import FloatArray, MetaBelief, Task
 
 
 class TaskState(NamedTuple):
@@ -18,9 +18,37 @@ class TaskState(NamedTuple):
     mu: FloatArray | None = None  # MetaTS's draw
     asked: FloatArray | None = None  # pulls that forced exploration asked for; None: it is over
     finished: bool = False
-    # kept for indices only: decisions and rewards told without one; pulls asked for and not told
+    # kept for indices only: decisions and rewards without one; pulls that have no reward yet
     rounds: int = 0
     pending: FloatArray | None = None
+
+    def digested(self, meta: MetaBelief) -> Any:
+        """The statistics worked out: now, if they are not yet."""
+        if self.digest is not None:
+            return self.digest
+        return meta.digest(self.stats, design=self.design)
+
+
+class TaskBook(Protocol):
+    """Where the states of tasks are kept: in memory, or in a store."""
+
+    def get(self, task: Task) -> TaskState | None: ...
+    def put(self, task: Task, state: TaskState) -> None: ...
+    def delete(self, task: Task) -> None: ...
+
+
+class DictBook:
+    """Task states in a dict."""
+
+    def __init__(self, states: dict[Task, TaskState] | None = None) -> None:
+        self.states: dict[Task, TaskState] = {} if states is None else states
+        self.get = self.states.get
+
+    def put(self, task: Task, state: TaskState) -> None:
+        self.states[task] = state
+
+    def delete(self, task: Task) -> None:
+        del self.states[task]
 
 
 def pack_states(states: Iterable[TaskState]) -> dict[str, Any]:
@@ -50,11 +78,10 @@ def check_state(state: TaskState, fresh: TaskState) -> None:
     """Raise unless the state, read from a file, is like a fresh one of the same agent."""
     if state.stats.flat().shape != fresh.stats.flat().shape:
         raise ValueError("statistics of the wrong size")
-    if state.asked is not None and getattr(fresh.asked, "shape", None) != state.asked.shape:
+    expected = None if fresh.asked is None else fresh.asked.shape
+    if state.asked is not None and expected != state.asked.shape:
         raise ValueError("counts of forced pulls of the wrong size")
-    table = getattr(state.stats, "table", None)
-    shape = state.stats.gram.shape if table is None else table.shape[1:]
-    if state.pending is not None and state.pending.shape != shape:
+    if state.pending is not None and state.pending.shape != state.stats.pending_shape:
         raise ValueError("pending pulls of the wrong size")
 
 

@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from adats import plots
-from adats.models import BetaArms, MixtureMeta
+from adats.models import BetaArms, BinaryStats, MixtureMeta
 from adats.models.core import files
-from adats.models.core.stats import BinaryStats
 from adats.models.core.types import FloatArray
 from adats.models.default_prior import default_prior
 from adats.simulation.problems import Instance, MixtureProblem

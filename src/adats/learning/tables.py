@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from adats.models import BinaryStats, CountStats, LinearStats
 from adats.models.core import files
 from adats.models.core.errors import FileFormatError
 from adats.models.core.frozen import evolve, unchecked
-from adats.models.core.stats import ArmStats, BinaryStats, CountStats, LinearStats
+from adats.models.core.stats import ArmStats
 from adats.models.core.types import Arm, FloatArray, IntArray, Task
 
 KINDS: dict[str, type[ArmStats]] = {

@@ -10,7 +10,8 @@ from urllib.parse import quote, urlsplit
 
 import numpy as np
 
-from adats.agents.actions import Decision, feature_rows
+from adats.agents.arms import feature_rows
+from adats.agents.decision import Decision
 from adats.agents.task_state import task_name
 from adats.models.core import checks
 from adats.models.core.errors import Refused, UnknownTask

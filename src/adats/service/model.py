@@ -16,8 +16,8 @@ from adats.agents.propensities import chance
 from adats.agents.task_state import TaskState
 from adats.models import ModelMixture
 from adats.models.core.frozen import evolve
-from adats.models.core.linalg import Sum
 from adats.models.core.stats import ArmStats
+from adats.models.core.sums import Sum
 from adats.models.core.types import Arm, BoolArray, FloatArray, IntArray, MetaBelief, Task
 from adats.service.spec import (
     MOST_NUMBERS,

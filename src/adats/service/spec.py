@@ -10,6 +10,8 @@ from adats.agents.oracles import Top
 from adats.agents.policies import policy_from_dict
 from adats.models import (
     BetaArms,
+    BinaryStats,
+    CountStats,
     GaussianMeta,
     LinearMeta,
     MixtureMeta,
@@ -18,7 +20,7 @@ from adats.models import (
     prior_files,
 )
 from adats.models.core import checks, files
-from adats.models.core.stats import ArmStats, BinaryStats, CountStats
+from adats.models.core.stats import ArmStats
 from adats.models.core.types import Arm, MetaBelief
 from adats.models.default_prior import default_prior
 

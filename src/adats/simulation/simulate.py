@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from adats.agents.agent import Agent
-from adats.agents.pending import asked_for, told_of
+from adats.agents.pending import with_pulls, without_pulls
 from adats.agents.policies import MOST_TASKS, POLICIES, FarSighted, Policy, Scene
 from adats.models.core import files
 from adats.models.core.checks import count_of
@@ -465,11 +465,11 @@ def plain_task(
         pulled = action if rows is None else rows[action]
         waiting.append((pulled, _reward(problem, instance, t, means, action)))
         if delay > 0:
-            pending = asked_for(pending, rows, action, means.size)
+            pending = with_pulls(pending, rows, action, means.size)
         if len(waiting) > delay:
             pulled, reward = waiting.pop(0)
             stats = stats.add(pulled, reward)
-            pending = None if pending is None else told_of(pending, pulled)
+            pending = None if pending is None else without_pulls(pending, pulled)
         regret[t] = means[problem.oracle(means)].sum() - means[action].sum()
     for pulled, reward in waiting:
         stats = stats.add(pulled, reward)

@@ -5,10 +5,10 @@ from scipy.special import expit, logit, logsumexp
 
 from adats.learning.fitting.fitted import Fitted, few_tasks, spreads_of
 from adats.learning.tables import ArmTable
-from adats.models import BetaArms, MixtureMeta, PoissonArms
+from adats.models import BetaArms, BinaryStats, MixtureMeta, PoissonArms
 from adats.models.core.frozen import unchecked
 from adats.models.core.product import ProductArms
-from adats.models.core.stats import ArmStats, BinaryStats
+from adats.models.core.stats import ArmStats
 from adats.models.core.types import FloatArray, IntArray
 from adats.models.core.weights import softmax
 

@@ -4,11 +4,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy.special import betainc, betaincinv, betaln, ndtr
+from scipy.special import betainc, betaincinv, betaln, expit, log_expit, ndtr
 
+from adats.models.beta.stats import BinaryStats
 from adats.models.core import checks
+from adats.models.core.frozen import fill
 from adats.models.core.product import ProductArms
-from adats.models.core.stats import ArmStats, BinaryStats
+from adats.models.core.quadrature import Density
+from adats.models.core.stats import ArmStats
 from adats.models.core.types import FloatArray, Rng
 
 
@@ -22,12 +25,13 @@ class BetaArms(ProductArms):
 
     alpha: FloatArray
     beta: FloatArray
+    NAME: ClassVar[str] = "beta"
+    MODEL: ClassVar[str] = "binary"
     PARAMETERS: ClassVar[tuple[str, ...]] = ("alpha", "beta")
     STATS: ClassVar[type[ArmStats]] = BinaryStats
 
     def __init__(self, alpha: Any, beta: Any) -> None:
-        object.__setattr__(self, "alpha", checks.positive("alpha", alpha))
-        object.__setattr__(self, "beta", checks.positive("beta", beta))
+        fill(self, alpha=checks.positive("alpha", alpha), beta=checks.positive("beta", beta))
         self._settle()
 
     @property
@@ -51,6 +55,17 @@ class BetaArms(ProductArms):
 
     def upper(self, z: FloatArray | float) -> FloatArray:
         return np.asarray(betaincinv(self.alpha, self.beta, ndtr(z)))
+
+    def density(self) -> Density:
+        a, b = self.alpha, self.beta
+        return Density(
+            np.stack([a, b, -betaln(a, b)], axis=-1),
+            lambda u: np.stack([log_expit(u), log_expit(-u), np.ones_like(u)]),
+            lambda u: np.stack([expit(-u), -expit(u), np.zeros_like(u)]),
+            np.log(a) - np.log(b),
+            np.sqrt(1 / a + 1 / b),
+            (-744.0, 36.7),  # a draw below 5e-324 is 0, one above 1 - 1e-16 is 1
+        )
 
     def updated(self, stats: Any) -> Self:
         return self.of(self.alpha + stats.total, self.beta + stats.count - stats.total)

@@ -1,22 +1,34 @@
-"""New frozen objects from parts that are known to be good, without checking them again."""
+"""Frozen objects from parts that are known to be good, without checking them again."""
 
+from dataclasses import fields
+from functools import cache
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 
-def unchecked(cls: type[T], **fields: Any) -> T:
+def fill(new: T, **values: Any) -> T:
+    """Set fields of a frozen object that is just being made."""
+    for name, value in values.items():
+        object.__setattr__(new, name, value)
+    return new
+
+
+def unchecked(cls: type[T], **values: Any) -> T:
     """An instance with these fields; `__init__` and its checks do not run."""
-    new = object.__new__(cls)
-    new.__dict__.update(fields)
+    return fill(object.__new__(cls), **values)
+
+
+def evolve(old: T, **changes: Any) -> T:
+    """A copy with some fields changed; what was worked out from the old ones is not copied."""
+    cls: Any = type(old)
+    new: T = object.__new__(cls)
+    for name in _field_names(cls):
+        value = changes[name] if name in changes else getattr(old, name)
+        object.__setattr__(new, name, value)
     return new
 
 
-def evolve(old: T, *, drop: tuple[str, ...] = (), **changes: Any) -> T:
-    """A copy with some fields changed; `drop` names what was computed from the old ones."""
-    fields = old.__dict__ | changes
-    for name in drop:
-        fields.pop(name, None)
-    new = object.__new__(type(old))
-    object.__setattr__(new, "__dict__", fields)
-    return new
+@cache
+def _field_names(cls: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(cls))

@@ -1,6 +1,6 @@
 """What product beliefs share: independent arms, one conjugate family, parameters as arrays."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from adats.models.core import checks
-from adats.models.core.frozen import unchecked
+from adats.models.core.belief import BeliefBase
+from adats.models.core.frozen import fill, unchecked
+from adats.models.core.quadrature import Density, best_of
 from adats.models.core.stats import ArmStats
 from adats.models.core.types import Conditioned, FloatArray, IntArray, Rng
 
@@ -21,10 +23,12 @@ class _Expected:
     total: FloatArray
 
 
-class ProductArms(ABC):
+class ProductArms(BeliefBase):
     """Independent arms. The last axis of every parameter is the arm; axes before it are a stack
     of candidates, which a mixture evaluates all at once."""
 
+    NAME: ClassVar[str]
+    MODEL: ClassVar[str]  # what users call a mixture of such priors
     PARAMETERS: ClassVar[tuple[str, ...]]
     STATS: ClassVar[type[ArmStats]] = ArmStats
 
@@ -41,10 +45,6 @@ class ProductArms(ABC):
             ...
 
     @abstractmethod
-    def sample(self, rng: Rng) -> FloatArray:
-        """A draw of the mean rewards."""
-
-    @abstractmethod
     def arm_log_evidence(self, stats: Any) -> FloatArray:
         """Log density of each arm's rewards, under each candidate of the stack."""
 
@@ -59,6 +59,25 @@ class ProductArms(ABC):
     @abstractmethod
     def upper(self, z: FloatArray | float) -> FloatArray:
         """The quantile of each arm's mean reward at the level Φ(z)."""
+
+    def density(self) -> Density | None:
+        """Of a stack of candidates; None where an arm is known, and has none."""
+        return None
+
+    def stack_chances(self, weights: FloatArray, separate: bool) -> FloatArray | None:
+        """The chance of each arm to be best in a mixture of this stack; None: draws can tell.
+
+        If arms are `separate`, each has weights of its own, else a candidate is a whole product.
+        """
+        density = self.density()
+        return None if density is None else best_of(density, weights, separate)
+
+    def best_chances(self, arms: IntArray | None = None) -> FloatArray | None:
+        some = (p[None] if arms is None else p[None, arms] for p in self.parameters())
+        return self.of(*some).stack_chances(np.ones((1, 1)), False)
+
+    def draws(self, count: int, rng: Rng) -> FloatArray:
+        return self.of(*(np.tile(p, (count, 1)) for p in self.parameters())).sample(rng)
 
     def tightened(self, pending: FloatArray) -> Self:
         """When pending pulls have come in as expected: the means stay, the doubts shrink."""
@@ -89,9 +108,9 @@ class ProductArms(ABC):
         values = checks.broadcast(self.PARAMETERS, [np.atleast_1d(p) for p in self.parameters()])
         if values[0].size == 0:
             raise ValueError(f"{self.PARAMETERS[0]} must have an entry for each arm, got none")
-        for name, value in zip(self.PARAMETERS, values, strict=True):
+        for value in values:
             value.flags.writeable = False
-            object.__setattr__(self, name, value)
+        fill(self, **dict(zip(self.PARAMETERS, values, strict=True)))
 
     @classmethod
     def stack(cls, beliefs: Sequence[Self]) -> Self:

@@ -1,13 +1,11 @@
 """Sufficient statistics of one task. They add and subtract, so order and delay do not matter."""
 
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from adats.models.core import checks
-from adats.models.core.frozen import unchecked
 from adats.models.core.types import FloatArray
 
 
@@ -21,7 +19,7 @@ def _index(action: Any, arms: int) -> int:
     return int(action)
 
 
-def _same_shape(left: FloatArray, right: FloatArray) -> None:
+def same_shape(left: FloatArray, right: FloatArray) -> None:
     if left.shape != right.shape:
         raise ValueError(f"statistics of different shapes: {left.shape} and {right.shape}")
 
@@ -42,7 +40,7 @@ class ArmStats:
 
     @classmethod
     def zeros(cls, arms: int) -> Self:
-        return unchecked(cls, table=np.zeros((cls.ROWS, arms)))
+        return cls(np.zeros((cls.ROWS, arms)))
 
     @property
     def count(self) -> FloatArray:
@@ -74,7 +72,7 @@ class ArmStats:
         table = self.table.copy()
         if type(action) is int or np.ndim(action) == 0:
             self._pull(table, _index(action, arms), self.check_reward(reward))
-            return unchecked(type(self), table=table)
+            return type(self)(table)
         if np.shape(action) != np.shape(reward) or np.ndim(action) != 1:
             raise ValueError(
                 f"rewards must be one for each arm: {np.shape(reward)} rewards "
@@ -82,7 +80,7 @@ class ArmStats:
             )
         for arm, value in zip(action, reward, strict=True):
             self._pull(table, _index(arm, arms), self.check_reward(value))
-        return unchecked(type(self), table=table)
+        return type(self)(table)
 
     @staticmethod
     def _pull(table: FloatArray, arm: int, value: float) -> None:
@@ -91,12 +89,12 @@ class ArmStats:
         table[2, arm] += value * value
 
     def __add__(self, other: Self) -> Self:
-        _same_shape(self.table, other.table)
-        return unchecked(type(self), table=self.table + other.table)
+        same_shape(self.table, other.table)
+        return type(self)(self.table + other.table)
 
     def __sub__(self, other: Self) -> Self:
-        _same_shape(self.table, other.table)
-        return unchecked(type(self), table=self.table - other.table)
+        same_shape(self.table, other.table)
+        return type(self)(self.table - other.table)
 
     def flat(self) -> FloatArray:
         """All numbers in one array; `from_flat` reads them back."""
@@ -106,131 +104,25 @@ class ArmStats:
     def from_flat(cls, values: FloatArray) -> Self:
         if values.ndim != 1 or values.size % cls.ROWS:
             raise ValueError(f"{values.size} numbers are not {cls.ROWS} for each arm")
-        return unchecked(cls, table=values.reshape(cls.ROWS, -1).copy())
+        return cls(values.reshape(cls.ROWS, -1).copy())
+
+    @property
+    def pending_shape(self) -> tuple[int, ...]:
+        """Of pulls that were asked for and have no reward yet: a count for each arm."""
+        return self.table.shape[1:]
+
+    def dwarfed_by(self, out: Self, factor: float) -> bool:
+        """Whether what is left of some arm is round-off beside what was taken `out`."""
+        taken, left = np.abs(out.table).max(axis=0), np.abs(self.table).max(axis=0)
+        return bool((taken > factor * left).any())
 
     def columns(self, arms: list[int]) -> Self:
         """The statistics of some of the arms."""
-        return unchecked(type(self), table=self.table[:, arms])
+        return type(self)(self.table[:, arms])
 
     def grow(self, arms: int) -> Self:
         """The same statistics with room for more arms."""
         missing = arms - self.table.shape[1]
-        return unchecked(type(self), table=np.pad(self.table, ((0, 0), (0, missing))))
-
-
-class BinaryStats(ArmStats):
-    """Statistics of rewards that are 0 or 1."""
-
-    @classmethod
-    def check_reward(cls, reward: Any) -> float:
-        value = checks.number("reward", reward)
-        if value not in (0.0, 1.0):
-            raise ValueError(f"a binary reward is 0 or 1, got {value}")
-        return value
-
-
-class PositiveStats(ArmStats):
-    """Statistics of rewards that are not negative, such as waiting times."""
-
-    @classmethod
-    def check_reward(cls, reward: Any) -> float:
-        value = super().check_reward(reward)
-        if value < 0:
-            raise ValueError(f"a reward of this model is not negative, got {value}")
-        return value
-
-
-class CountStats(ArmStats):
-    """Statistics of counts; the fourth row sums log y!, which the Poisson evidence needs."""
-
-    ROWS: ClassVar[int] = 4
-
-    @property
-    def log_factorial(self) -> FloatArray:
-        row: FloatArray = self.table[3]
-        return row
-
-    @classmethod
-    def check_reward(cls, reward: Any) -> float:
-        value = super().check_reward(reward)
-        if value < 0 or value != math.floor(value):
-            raise ValueError(f"a count is 0, 1, 2, ..., got {value}")
-        return value
-
-    @staticmethod
-    def _pull(table: FloatArray, arm: int, value: float) -> None:
-        ArmStats._pull(table, arm, value)
-        table[3, arm] += math.lgamma(value + 1.0)
-
-
-@dataclass(frozen=True, eq=False)
-class LinearStats:
-    """Number of pulls n, Gram matrix Σ aaᵀ, Σ a·y and Σ y² (G and B of the paper).
-
-    The three sums are kept as one matrix, Σ (a, y)(a, y)ᵀ.
-
-    >>> stats = LinearStats.zeros(2).add([1.0, 0.0], 2.0)
-    >>> stats.n, stats.xy, stats.yy
-    (1.0, array([2., 0.]), 4.0)
-    """
-
-    n: float
-    moments: FloatArray
-
-    @classmethod
-    def zeros(cls, dim: int) -> Self:
-        return unchecked(cls, n=0.0, moments=np.zeros((dim + 1, dim + 1)))
-
-    @property
-    def gram(self) -> FloatArray:
-        return self.moments[:-1, :-1]
-
-    @property
-    def xy(self) -> FloatArray:
-        return self.moments[:-1, -1]
-
-    @property
-    def yy(self) -> float:
-        return float(self.moments[-1, -1])
-
-    def add(self, action: Any, reward: Any) -> Self:
-        """One more pull of the arm with features `action`; or several, a row each."""
-        size = len(self.moments)
-        clean = type(action) is np.ndarray and action.dtype == np.float64
-        x = action if clean else checks.array("features", action)
-        if x.shape[-1:] != (size - 1,) or x.ndim not in (1, 2):
-            raise ValueError(f"features must end in {size - 1} numbers, got shape {x.shape}")
-        checks.modest("features", x.ravel())
-        if x.ndim == 1:
-            z = np.empty(size)
-            z[:-1] = x
-            z[-1] = ArmStats.check_reward(reward)
-            n, moments = 1.0, z[:, None].dot(z[None, :])
-        else:
-            rewards = checks.array("reward", reward)
-            if rewards.shape != x.shape[:1]:
-                raise ValueError(f"{rewards.shape} rewards for features of shape {x.shape}")
-            z = np.column_stack([x, rewards])
-            checks.modest("reward", rewards)
-            n, moments = float(len(z)), z.T @ z
-        return unchecked(type(self), n=self.n + n, moments=self.moments + moments)
-
-    def __add__(self, other: Self) -> Self:
-        _same_shape(self.moments, other.moments)
-        return unchecked(type(self), n=self.n + other.n, moments=self.moments + other.moments)
-
-    def __sub__(self, other: Self) -> Self:
-        _same_shape(self.moments, other.moments)
-        return unchecked(type(self), n=self.n - other.n, moments=self.moments - other.moments)
-
-    def flat(self) -> FloatArray:
-        """All numbers in one array; `from_flat` reads them back."""
-        return np.append(self.moments.ravel(), self.n)
-
-    @classmethod
-    def from_flat(cls, values: FloatArray) -> Self:
-        size = math.isqrt(max(values.size - 1, 0))
-        if values.ndim != 1 or size == 0 or size * size + 1 != values.size:
-            raise ValueError(f"{values.size} numbers are not the statistics of a linear model")
-        moments = values[:-1].reshape(size, size).copy()
-        return unchecked(cls, n=float(values[-1]), moments=moments)
+        if missing == 0:
+            return self
+        return type(self)(np.pad(self.table, ((0, 0), (0, missing))))

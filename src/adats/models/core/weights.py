@@ -1,6 +1,7 @@
 """Weights of candidates in log space, and what mixtures share: means, spreads, quantiles."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtr
@@ -8,6 +9,7 @@ from scipy.special import ndtr
 from adats.models.core.types import FloatArray, IntArray, Rng
 
 HALVINGS = 50  # of the interval that holds a quantile
+LIGHT = 1e-12  # chances leave out a candidate of less weight
 
 
 def log_of(weights: FloatArray) -> FloatArray:
@@ -59,3 +61,27 @@ def quantile(
         small = below(middle) < level
         low, high = np.where(small, middle, low), np.where(small, high, middle)
     return high
+
+
+def finite_or_null(logs: FloatArray) -> Any:
+    """JSON has no infinity: the logarithm of a zero weight is null."""
+    return [finite_or_null(row) if row.ndim else _null(float(row)) for row in logs]
+
+
+def _null(value: float) -> float | None:
+    return None if value == -np.inf else value
+
+
+def from_null(values: Any) -> FloatArray:
+    """Read what `finite_or_null` wrote."""
+    if not isinstance(values, list):
+        raise ValueError(f"the logarithms of weights are {values!r}")
+    return np.array([_logs(value) for value in values], dtype=np.float64)
+
+
+def _logs(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_logs(part) for part in value]
+    if value is not None and not value <= 1e-6:
+        raise ValueError(f"the logarithm of a weight is {value}")
+    return -np.inf if value is None else value

@@ -2,23 +2,25 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from scipy.special import logsumexp
 
 from adats.models.core import checks
-from adats.models.core.frozen import unchecked
-from adats.models.core.types import ArmBelief, Belief, Conditioned, FloatArray, Rng
-from adats.models.core.weights import average, draw, log_of, quantile, softmax, spread
+from adats.models.core.belief import BeliefBase
+from adats.models.core.frozen import fill, unchecked
+from adats.models.core.types import ArmBelief, Belief, Conditioned, FloatArray, IntArray, Rng
+from adats.models.core.weights import LIGHT, average, draw, log_of, quantile, softmax, spread
 
 
 @dataclass(frozen=True, eq=False)
-class BeliefMixture:
+class BeliefMixture(BeliefBase):
     """A mixture of beliefs of any kind over the same theta."""
 
+    NAME: ClassVar[str] = "ensemble"
     log_weights: FloatArray
-    beliefs: tuple[Belief, ...]
+    beliefs: Sequence[Belief]
 
     def __init__(self, weights: Any, beliefs: Sequence[Belief]) -> None:
         checked = checks.weights("weights", weights)
@@ -26,11 +28,10 @@ class BeliefMixture:
             raise ValueError(f"{len(beliefs)} beliefs need as many weights, got {checked.shape}")
         if len({np.shape(belief.mean) for belief in beliefs}) != 1:
             raise ValueError("the beliefs of a mixture must be over the same arms")
-        object.__setattr__(self, "log_weights", log_of(checked))
-        object.__setattr__(self, "beliefs", tuple(beliefs))
+        fill(self, log_weights=log_of(checked), beliefs=tuple(beliefs))
 
     @classmethod
-    def of(cls, log_weights: FloatArray, beliefs: tuple[Belief, ...]) -> Self:
+    def of(cls, log_weights: FloatArray, beliefs: Sequence[Belief]) -> Self:
         return unchecked(cls, log_weights=log_weights, beliefs=beliefs)
 
     @property
@@ -64,6 +65,20 @@ class BeliefMixture:
 
     def sample(self, rng: Rng) -> FloatArray:
         return self.beliefs[int(draw(self.weights[:, None], rng)[0])].sample(rng)
+
+    def draws(self, count: int, rng: Rng) -> FloatArray:
+        counts = rng.multinomial(count, self.weights).tolist()
+        parts = zip(self.beliefs, counts, strict=True)
+        return np.concatenate([part.draws(n, rng) for part, n in parts if n])
+
+    def best_chances(self, arms: IntArray | None = None) -> FloatArray | None:
+        heavy = np.flatnonzero(self.weights > LIGHT)
+        each = [self.beliefs[i].best_chances(arms) for i in heavy.tolist()]
+        if any(part is None for part in each):
+            return None
+        weights = self.weights[heavy]
+        chances: FloatArray = weights @ np.array(each) / weights.sum()
+        return chances
 
     def below(self, x: FloatArray) -> FloatArray:
         return average(self.weights[:, None], np.stack([b.below(x) for b in self._arms()]))

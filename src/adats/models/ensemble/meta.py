@@ -5,31 +5,33 @@ on a grid.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Any, NamedTuple, Self, cast
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy.special import logsumexp
 
-from adats.models import BeliefMixture
 from adats.models.core import checks
-from adats.models.core.frozen import evolve
+from adats.models.core.frozen import evolve, fill
 from adats.models.core.linalg import part_of
-from adats.models.core.types import Arm, ArmMeta, Belief, Digest, FloatArray, MetaBelief, Rng
-from adats.models.core.weights import draw, log_of, softmax
+from adats.models.core.meta import MetaBase
+from adats.models.core.registry import meta_from_dict, register
+from adats.models.core.types import Arm, Belief, Digest, FloatArray, MetaBelief, Rng
+from adats.models.core.weights import draw, finite_or_null, from_null, log_of, softmax
+from adats.models.ensemble.belief import BeliefMixture
 
 
 class ModelDigest(NamedTuple):
     stats: Any
     message: FloatArray  # the messages of all models, one after another
-    parts: tuple[Digest, ...]
+    parts: tuple[Digest[Any], ...]
 
 
 class _Posteriors(Sequence[Belief]):
     """Of one task under each model, worked out when asked for: a draw needs only one of them."""
 
-    def __init__(self, models: Sequence[MetaBelief], parts: Sequence[Digest]) -> None:
+    def __init__(self, models: Sequence[MetaBelief], parts: Sequence[Digest[Any]]) -> None:
         self._models, self._parts = models, parts
         self._known: dict[int, Belief] = {}
 
@@ -42,17 +44,18 @@ class _Posteriors(Sequence[Belief]):
         return self._known[index]
 
 
+@register
 @dataclass(frozen=True, eq=False, init=False)
-class ModelMixture:
+class ModelMixture(MetaBase[Any, ModelDigest]):
     """One of `models` is right; `weights` is the belief about which before any data.
 
     All models see the same statistics. Each keeps its own exact meta-posterior, and a task is
     left out or put back in each of them, never under another's state.
     """
 
+    NAME: ClassVar[str] = "models"
     log_weights: FloatArray
     models: tuple[MetaBelief, ...]
-    _parts: tuple[slice, ...] = field(repr=False)  # of a message, one a model
 
     def __init__(self, weights: Any, models: Sequence[MetaBelief]) -> None:
         checked = checks.weights("weights", weights)
@@ -61,43 +64,57 @@ class ModelMixture:
         empties = [model.empty() for model in models]
         if len({(type(e), e.flat().size) for e in empties}) != 1:
             raise ValueError("models must have the same kind of rewards and the same arms")
-        if len({getattr(m, "arms", None) for m in models}) != 1:
+        if len({m.arms for m in models}) != 1:
             raise ValueError("models must have the same names of arms")
-        self.__dict__.update(log_weights=log_of(checked), models=tuple(models))
-        self._prepare()
+        fill(self, log_weights=log_of(checked), models=tuple(models))
 
-    def _prepare(self) -> None:
-        sizes = [model.digest(model.empty()).message.size for model in self.models]
-        ends = pairwise([0, *np.cumsum(sizes).tolist()])
-        self.__dict__["_parts"] = tuple(slice(start, stop) for start, stop in ends)
+    # answers of the parts
 
     @property
-    def arms(self) -> tuple[Arm, ...] | None:
-        return cast("tuple[Arm, ...] | None", getattr(self.models[0], "arms", None))
+    def model(self) -> str:
+        return self.models[0].model
+
+    @property
+    def arms(self) -> tuple[Arm, ...] | None:  # type: ignore[override]
+        return self.models[0].arms
 
     @property
     def n_arms(self) -> int:
-        return cast(ArmMeta, self.models[0]).n_arms
+        return self.models[0].n_arms
 
     @property
-    def total(self) -> tuple[Any, ...]:
-        return tuple(model.total for model in self.models)
+    def n_features(self) -> int:
+        return self.models[0].n_features
+
+    @property
+    def n_candidates(self) -> int:
+        return sum(model.n_candidates for model in self.models)
+
+    @property
+    def has_design(self) -> bool:
+        return any(model.has_design for model in self.models)
+
+    def figures(self) -> dict[str, FloatArray]:
+        found: dict[str, FloatArray] = {}
+        for model in self.models:
+            for name, value in model.figures().items():
+                found[name] = np.append(found.get(name, ()), value)
+        return found
 
     def with_models(self, models: Iterable[MetaBelief]) -> Self:
         """The same choice between models that know more, or less."""
-        return evolve(self, drop=("_known_log",), models=tuple(models))
+        return evolve(self, models=tuple(models))
 
+    @cached_property
     def _log_posterior(self) -> FloatArray:
-        known: FloatArray | None = self.__dict__.get("_known_log")
-        if known is None:
-            evidence = np.array([model.log_evidence() for model in self.models])
-            known = self.__dict__["_known_log"] = self.log_weights + evidence
+        evidence = np.array([model.log_evidence() for model in self.models])
+        known: FloatArray = self.log_weights + evidence
         return known
 
     @property
     def weights(self) -> FloatArray:
         """The belief in each model given all tasks."""
-        return softmax(self._log_posterior())
+        return softmax(self._log_posterior)
 
     @property
     def mean(self) -> FloatArray:
@@ -117,25 +134,36 @@ class ModelMixture:
         return ModelDigest(stats, np.concatenate([part.message for part in parts]), parts)
 
     def absorb(self, message: FloatArray) -> Self:
-        pairs = zip(self.models, self._parts, strict=True)
-        return self.with_models(model.absorb(message[part]) for model, part in pairs)
+        parts = _cut(message, [model.sums().size // 2 for model in self.models])
+        pairs = zip(self.models, parts, strict=True)
+        return self.with_models(model.absorb(part) for model, part in pairs)
 
-    def retell(
+    def sums(self) -> FloatArray:
+        return np.concatenate([model.sums() for model in self.models])
+
+    def with_sums(self, values: FloatArray) -> Self:
+        parts = _cut(values, [model.sums().size for model in self.models])
+        pairs = zip(self.models, parts, strict=True)
+        return self.with_models(model.with_sums(part) for model, part in pairs)
+
+    def replace_task(
         self, old: ModelDigest, stats: Any, changed: Iterable[int]
     ) -> tuple[ModelDigest, Self]:
         changed = tuple(changed)
         pairs = zip(self.models, old.parts, strict=True)
-        parts, models = zip(*(m.retell(part, stats, changed) for m, part in pairs), strict=True)
+        parts, models = zip(
+            *(m.replace_task(part, stats, changed) for m, part in pairs), strict=True
+        )
         message = np.concatenate([part.message for part in parts])
         return ModelDigest(stats, message, parts), self.with_models(models)
 
     def log_evidence(self) -> float:
         """Log density of all absorbed rewards, the choice of model summed out."""
-        return float(logsumexp(self._log_posterior()))
+        return float(logsumexp(self._log_posterior))
 
     def task_prior(self, *, design: FloatArray | None = None) -> BeliefMixture:
         priors = tuple(model.task_prior(design=design) for model in self.models)
-        return BeliefMixture.of(self._log_posterior(), priors)
+        return BeliefMixture.of(self._log_posterior, priors)
 
     def share(
         self, *, rows: FloatArray | None = None, design: FloatArray | None = None
@@ -154,7 +182,7 @@ class ModelMixture:
     def posterior(self, digest: ModelDigest) -> BeliefMixture:
         """Of theta in a task whose own message is in the total."""
         beliefs = _Posteriors(self.models, digest.parts)
-        return BeliefMixture.of(self._log_posterior(), cast(tuple[Belief, ...], beliefs))
+        return BeliefMixture.of(self._log_posterior, beliefs)
 
     def sample(self, rng: Rng) -> FloatArray:
         """The index of a model, followed by a draw of its mu."""
@@ -166,13 +194,37 @@ class ModelMixture:
         values = checks.array("mu", mu, ndim=1)
         if not (values.size and values[0] in range(len(self.models))):
             raise ValueError(f"mu must start with a model's index, got {values}")
-        return self.models[int(values[0])].prior_given(values[1:], design=design)
+        prior: Belief = self.models[int(values[0])].prior_given(values[1:], design=design)
+        return prior
 
     def widen(self, factor: float) -> Self:
         return self.with_models(model.widen(factor) for model in self.models)
 
     def with_arm(self, name: Arm | None, like: int) -> Self:
         """One more arm in every model, with the prior (not the data) of arm `like`."""
-        new = self.with_models(cast(ArmMeta, model).with_arm(name, like) for model in self.models)
-        new._prepare()
-        return new
+        return self.with_models(model.with_arm(name, like) for model in self.models)
+
+    def grown_draw(self, mu: FloatArray, rng: Rng) -> FloatArray:
+        """Of the model that was drawn."""
+        index = int(mu[0])
+        return np.append(mu[0], self.models[index].grown_draw(mu[1:], rng))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "model": self.NAME,
+            "log_weights": finite_or_null(self.log_weights),
+            "models": [model.to_dict() for model in self.models],
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        logs = from_null(data["log_weights"])
+        models = [meta_from_dict(part) for part in data["models"]]
+        return evolve(cls(np.exp(logs), models), log_weights=logs)
+
+
+def _cut(values: FloatArray, sizes: Sequence[int]) -> list[FloatArray]:
+    """One array into parts of these sizes."""
+    if values.shape != (sum(sizes),):
+        raise ValueError(f"{values.shape} numbers for models that have {sizes}")
+    return np.split(values, np.cumsum(sizes)[:-1])

@@ -7,9 +7,12 @@ import numpy as np
 from scipy.special import gammainc, gammaincc, gammainccinv, gammaincinv, gammaln, ndtr
 
 from adats.models.core import checks
+from adats.models.core.frozen import fill
 from adats.models.core.product import ProductArms
-from adats.models.core.stats import ArmStats, CountStats, PositiveStats
+from adats.models.core.quadrature import Density
+from adats.models.core.stats import ArmStats
 from adats.models.core.types import FloatArray, Rng
+from adats.models.gamma.stats import CountStats, PositiveStats
 
 LARGEST = 1e308  # a mean reward above it is cut
 
@@ -23,9 +26,20 @@ class _GammaArms(ProductArms):
     PARAMETERS: ClassVar[tuple[str, ...]] = ("shape", "rate")
 
     def __init__(self, shape: Any, rate: Any) -> None:
-        object.__setattr__(self, "shape", checks.positive("shape", shape))
-        object.__setattr__(self, "rate", checks.positive("rate", rate))
+        fill(self, shape=checks.positive("shape", shape), rate=checks.positive("rate", rate))
         self._settle()
+
+    def _rate_density(self) -> Density:
+        """Of the logarithm of the rate."""
+        k, r = self.shape, self.rate
+        return Density(
+            np.stack([k, -r, k * np.log(r) - gammaln(k)], axis=-1),
+            lambda u: np.stack([u, np.exp(u), np.ones_like(u)]),
+            lambda u: np.stack([np.ones_like(u), np.exp(u), np.zeros_like(u)]),
+            np.log(k) - np.log(r),
+            1 / np.sqrt(k),
+            (-744.0, 700.0),
+        )
 
     def _log_normaliser_gain(self, new: Self) -> FloatArray:
         """Log ratio of the normalisers of the posterior and the prior density."""
@@ -41,6 +55,8 @@ class PoissonArms(_GammaArms):
     array([3.])
     """
 
+    NAME: ClassVar[str] = "poisson"
+    MODEL: ClassVar[str] = "count"
     STATS: ClassVar[type[ArmStats]] = CountStats
 
     @property
@@ -65,6 +81,9 @@ class PoissonArms(_GammaArms):
     def upper(self, z: FloatArray | float) -> FloatArray:
         return np.asarray(gammaincinv(self.shape, ndtr(z)) / self.rate)
 
+    def density(self) -> Density:
+        return self._rate_density()
+
     def updated(self, stats: Any) -> Self:
         return self.of(self.shape + stats.total, self.rate + stats.count)
 
@@ -82,6 +101,8 @@ class ExponentialArms(_GammaArms):
     array([2.])
     """
 
+    NAME: ClassVar[str] = "exponential"
+    MODEL: ClassVar[str] = "time"
     STATS: ClassVar[type[ArmStats]] = PositiveStats
 
     @property
@@ -109,6 +130,16 @@ class ExponentialArms(_GammaArms):
     def upper(self, z: FloatArray | float) -> FloatArray:
         times = gammainccinv(self.shape, ndtr(z))
         return self.rate / np.maximum(times, self.rate / LARGEST)
+
+    def density(self) -> Density:
+        """The mean reward is one over the rate: the same mirrored."""
+        rate = self._rate_density()
+        return rate._replace(
+            basis=lambda u: rate.basis(-u),
+            slopes=lambda u: -rate.slopes(-u),
+            mode=-rate.mode,
+            ends=(-700.0, 709.0),
+        )
 
     def updated(self, stats: Any) -> Self:
         return self.of(self.shape + stats.count, self.rate + stats.total)

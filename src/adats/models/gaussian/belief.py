@@ -8,8 +8,11 @@ import numpy as np
 from scipy.special import ndtr
 
 from adats.models.core import checks
+from adats.models.core.frozen import fill, unchecked
 from adats.models.core.product import ProductArms
-from adats.models.core.types import FloatArray, Rng
+from adats.models.core.quadrature import Density
+from adats.models.core.types import FloatArray, IntArray, Rng
+from adats.models.gaussian.chances import best_gaussian, chance_gaussian
 
 LOG_2PI = math.log(2 * math.pi)
 
@@ -28,20 +31,23 @@ class GaussianArms(ProductArms):
     mean: FloatArray
     scale: FloatArray
     noise: FloatArray
+    NAME: ClassVar[str] = "gaussian"
+    MODEL: ClassVar[str] = "gaussian-mixture"
     PARAMETERS: ClassVar[tuple[str, ...]] = ("mean", "scale", "noise")
 
     def __init__(self, mean: Any, scale: Any, noise: Any) -> None:
-        object.__setattr__(self, "mean", checks.array("mean", mean))
-        object.__setattr__(self, "scale", checks.non_negative("scale", scale))
-        object.__setattr__(self, "noise", checks.positive("noise", noise))
+        fill(
+            self,
+            mean=checks.array("mean", mean),
+            scale=checks.non_negative("scale", scale),
+            noise=checks.positive("noise", noise),
+        )
         self._settle()
 
     @classmethod
     def of(cls, *parameters: FloatArray) -> Self:
-        new = object.__new__(cls)  # the base's way, written out: this is the hot path
-        fields = new.__dict__
-        fields["mean"], fields["scale"], fields["noise"] = parameters
-        return new
+        mean, scale, noise = parameters
+        return unchecked(cls, mean=mean, scale=scale, noise=noise)  # the base's way, but faster
 
     @property
     def reward_variance(self) -> FloatArray:
@@ -57,6 +63,40 @@ class GaussianArms(ProductArms):
 
     def upper(self, z: FloatArray | float) -> FloatArray:
         return self.mean + z * self.scale
+
+    def best_chances(self, arms: IntArray | None = None) -> FloatArray:
+        if arms is None:
+            return best_gaussian(self.mean, self.scale)
+        return best_gaussian(self.mean[arms], self.scale[arms])
+
+    def best_chance(self, arm: int, arms: IntArray | None = None) -> float:
+        """In less time than that of all."""
+        if arms is None:
+            return chance_gaussian(self.mean, self.scale, arm)
+        return chance_gaussian(self.mean[arms], self.scale[arms], arm)
+
+    def stack_chances(self, weights: FloatArray, separate: bool) -> FloatArray | None:
+        if separate:
+            return super().stack_chances(weights, separate)
+        each = [best_gaussian(m, s) for m, s in zip(self.mean, self.scale, strict=True)]
+        chances: FloatArray = weights[:, 0] @ np.array(each) / weights[:, 0].sum()
+        return chances
+
+    def density(self) -> Density | None:
+        if not self.scale.all():
+            return None
+        unit = self.scale.max()
+        mean, scale = (self.mean - self.mean.mean()) / unit, self.scale / unit
+        precision = scale**-2.0
+        rest = 0.5 * np.log(precision / (2 * math.pi)) - 0.5 * precision * mean**2
+        return Density(
+            np.stack([mean * precision, -0.5 * precision, rest], axis=-1),
+            lambda u: np.stack([u, u * u, np.ones_like(u)]),
+            lambda u: np.stack([np.ones_like(u), 2 * u, np.zeros_like(u)]),
+            mean,
+            scale,
+            (-math.inf, math.inf),
+        )
 
     def updated(self, stats: Any) -> Self:
         ratio = (self.scale / self.noise) ** 2

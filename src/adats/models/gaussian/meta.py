@@ -3,18 +3,21 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from adats.models import GaussianArms
 from adats.models.core import checks
-from adats.models.core.frozen import evolve
-from adats.models.core.linalg import Sum, part_of, two_sum
+from adats.models.core.frozen import fill, unchecked
+from adats.models.core.linalg import part_of
+from adats.models.core.meta import MetaBase
 from adats.models.core.names import arm_names, grown_names, no_design
+from adats.models.core.registry import register
 from adats.models.core.stats import ArmStats
+from adats.models.core.sums import Sum, two_sum
 from adats.models.core.types import Arm, FloatArray, Rng
-from adats.models.gaussian.belief import LOG_2PI
+from adats.models.gaussian.belief import LOG_2PI, GaussianArms
 
 
 class GaussianDigest(NamedTuple):
@@ -46,8 +49,45 @@ def arm_digest(
     return m, h, -0.5 * (count * log_noise + math.log(grown) + fit), 1.0 / grown
 
 
+class GaussianScales(NamedTuple):
+    """What is fixed in a model of Gaussian arms, and what follows from it."""
+
+    meta_mean: FloatArray  # mu_q
+    meta_scale: FloatArray  # σ_q
+    task_scale: FloatArray  # σ_0
+    noise: FloatArray  # σ
+    ratio: FloatArray  # σ_0² / σ²
+    task_variance: FloatArray
+    meta_variance: FloatArray
+    ones: FloatArray
+    constants: FloatArray  # what `arm_digest` needs of every arm, a row each
+    of_arm: list[list[float]]  # the same, a list an arm
+
+    @classmethod
+    def of(
+        cls, mean: FloatArray, scale: FloatArray, task_scale: FloatArray, noise: FloatArray
+    ) -> Self:
+        ratio = (task_scale / noise) ** 2
+        constants = np.array([mean, ratio, noise**-2.0, LOG_2PI + 2 * np.log(noise)])
+        for value in (mean, scale, task_scale, noise):
+            value.flags.writeable = False
+        return cls(
+            mean,
+            scale,
+            task_scale,
+            noise,
+            ratio,
+            task_scale**2,
+            scale**2,
+            np.ones_like(ratio),
+            constants,
+            constants.T.tolist(),
+        )
+
+
+@register
 @dataclass(frozen=True, eq=False, init=False)
-class GaussianMeta:
+class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
     """mu_i ~ N(mean_i, scale_i²), theta_i ~ N(mu_i, task_scale_i²), rewards N(theta_i, noise_i²).
 
     Scalars stand for all arms. `mean` and `scale` of the object are those of the meta-posterior.
@@ -57,21 +97,10 @@ class GaussianMeta:
     array([1.5, 0. ])
     """
 
-    meta_mean: FloatArray  # mu_q
-    meta_scale: FloatArray  # σ_q
-    task_scale: FloatArray  # σ_0
-    noise: FloatArray  # σ
+    NAME: ClassVar[str] = "gaussian"
+    scales: GaussianScales
     arms: tuple[Arm, ...] | None
     total: Sum = field(repr=False)  # of the messages of all tasks
-    # computed once from the above
-    _ratio: FloatArray = field(repr=False)  # σ_0² / σ²
-    _task_variance: FloatArray = field(repr=False)
-    _meta_variance: FloatArray = field(repr=False)
-    _mu_q: FloatArray = field(repr=False)  # not read-only, as compiled code takes it
-    _ones: FloatArray = field(repr=False)
-    # mu_q, σ_0²/σ², 1/σ² and log 2πσ², a row each: what `arm_digest` needs of every arm
-    constants: FloatArray = field(repr=False)
-    _of_arm: list[list[float]] = field(repr=False)  # the same, a list an arm
 
     def __init__(
         self,
@@ -100,54 +129,48 @@ class GaussianMeta:
             )
         if names is not None and len(names) != values[0].size:
             raise ValueError(f"{len(names)} names for {values[0].size} arms")
-        for value in values:
-            value.flags.writeable = False
-        self.__dict__.update(
-            meta_mean=values[0],
-            meta_scale=values[1],
-            task_scale=values[2],
-            noise=values[3],
-            arms=names,
-            total=Sum.zeros(3 * values[0].size),
-        )
-        self._prepare()
-
-    def _prepare(self) -> None:
-        ratio = (self.task_scale / self.noise) ** 2
-        logs = LOG_2PI + 2 * np.log(self.noise)
-        constants = np.array([self.meta_mean, ratio, self.noise**-2.0, logs])
-        self.__dict__.update(
-            _ratio=ratio,
-            _task_variance=self.task_scale**2,
-            _meta_variance=self.meta_scale**2,
-            _mu_q=self.meta_mean.copy(),
-            _ones=np.ones_like(ratio),
-            constants=constants,
-            _of_arm=constants.T.tolist(),
-        )
+        scales = GaussianScales.of(*values[:4])
+        fill(self, scales=scales, arms=names, total=Sum.zeros(3 * values[0].size))
 
     @property
     def n_arms(self) -> int:
-        return self.meta_mean.size
+        return self.scales.meta_mean.size
 
+    @property
+    def meta_mean(self) -> FloatArray:
+        """mu_q."""
+        return self.scales.meta_mean
+
+    @property
+    def meta_scale(self) -> FloatArray:
+        """σ_q."""
+        return self.scales.meta_scale
+
+    @property
+    def task_scale(self) -> FloatArray:
+        """σ_0."""
+        return self.scales.task_scale
+
+    @property
+    def noise(self) -> FloatArray:
+        """σ."""
+        return self.scales.noise
+
+    @cached_property
     def _mu(self) -> tuple[FloatArray, FloatArray]:
         """Mean and variance of the meta-posterior, with the sums in covariance form."""
-        known: tuple[FloatArray, FloatArray] | None = self.__dict__.get("_known_mu")
-        if known is None:
-            total = self.total.value().reshape(3, -1)
-            m, h, width = total[0], total[1], self._meta_variance
-            variance = width / (self._ones + width * m)  # (eq. 2)
-            mean = self.meta_mean + variance * h  # (eq. 2)
-            known = self.__dict__["_known_mu"] = (mean, variance)
-        return known
+        m, h, _ = self.total.value().reshape(3, -1)
+        width = self.scales.meta_variance
+        variance = width / (self.scales.ones + width * m)  # (eq. 2)
+        return self.scales.meta_mean + variance * h, variance  # (eq. 2)
 
     @property
     def mean(self) -> FloatArray:
-        return self._mu()[0]
+        return self._mu[0]
 
     @property
     def scale(self) -> FloatArray:
-        return np.sqrt(self._mu()[1])
+        return np.sqrt(self._mu[1])
 
     def empty(self, *, design: FloatArray | None = None) -> ArmStats:
         no_design(design)
@@ -161,42 +184,41 @@ class GaussianMeta:
             raise ValueError(f"statistics of {table.shape[1]} arms for {self.n_arms}")
         columns = np.zeros((4, self.n_arms))
         columns[3] = 1.0  # an arm of which nothing is known says nothing
-        for i, told in enumerate(table.T.tolist()):
-            if any(told):
-                columns[:, i] = arm_digest(*told, *self._of_arm[i])
+        for i, sums in enumerate(table.T.tolist()):
+            if any(sums):
+                columns[:, i] = arm_digest(*sums, *self.scales.of_arm[i])
         return GaussianDigest(stats, columns[:3].ravel(), columns[3])
-
-    def absorb(self, message: FloatArray) -> Self:
-        return evolve(self, drop=("_known_mu",), total=self.total.add(message))
 
     def arrays(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """What a compiled `absorb` needs: constants of the arms, mu_q and σ_q²."""
-        return self.constants, self._mu_q, self._meta_variance
+        return self.scales.constants, self.scales.constants[0], self.scales.meta_variance
 
     def with_sum(self, total: Sum, mean: FloatArray, variance: FloatArray) -> Self:
         """The meta-belief at another sum of messages, whose posterior is known already."""
-        return evolve(self, total=total, _known_mu=(mean, variance))
+        new = unchecked(type(self), scales=self.scales, arms=self.arms, total=total)
+        return fill(new, _mu=(mean, variance))
 
-    def retell(
+    def replace_task(
         self, old: GaussianDigest, stats: ArmStats, changed: Iterable[int]
     ) -> tuple[GaussianDigest, Self]:
         """Only the arms that changed are worked out, with plain floats, which is fastest."""
-        arms = self.meta_mean.size
+        scales = self.scales
+        arms = scales.meta_mean.size
         message, keep = old.message.copy(), old.keep.copy()
         high, low = self.total.high.copy(), self.total.low.copy()
-        mean, variance = self._mu()
+        mean, variance = self._mu
         mean, variance = mean.copy(), variance.copy()
         for i in changed:
-            of_arm = self._of_arm[i]
-            *told, keep[i] = arm_digest(*stats.table[:, i].tolist(), *of_arm)
+            of_arm = scales.of_arm[i]
+            *parts, keep[i] = arm_digest(*stats.table[:, i].tolist(), *of_arm)
             sums = []
-            for k, new in zip((i, arms + i, 2 * arms + i), told, strict=True):
+            for k, new in zip((i, arms + i, 2 * arms + i), parts, strict=True):
                 value, lost = two_sum(high.item(k), new)
                 value, more = two_sum(value, -message.item(k))
                 high[k], low[k] = value, (rest := low.item(k) + (lost + more))
                 message[k] = new
                 sums.append(value + rest)
-            width = self._meta_variance.item(i)
+            width = scales.meta_variance.item(i)
             variance[i] = spread = width / (1.0 + width * sums[0])  # (eq. 2)
             mean[i] = of_arm[0] + spread * sums[1]  # (eq. 2)
         return (
@@ -207,15 +229,15 @@ class GaussianMeta:
     def log_evidence(self) -> float:
         """Log density of all absorbed rewards, mu integrated out."""
         m, h, c = self.total.value().reshape(3, -1)
-        variance = self._mu()[1]
-        terms = c - 0.5 * np.log1p(self._meta_variance * m) + 0.5 * variance * h**2
+        width = self.scales.meta_variance
+        terms = c - 0.5 * np.log1p(width * m) + 0.5 * self._mu[1] * h**2
         return float(terms.sum())
 
     def task_prior(self, *, design: FloatArray | None = None) -> GaussianArms:
         """P_s = N(mean of mu, Σ̂_s + Σ_0): the uncertainty of mu is marginalised out."""
         no_design(design)
-        mean, variance = self._mu()
-        return GaussianArms.of(mean, np.sqrt(variance + self._task_variance), self.noise)
+        mean, variance = self._mu
+        return GaussianArms.of(mean, np.sqrt(variance + self.scales.task_variance), self.noise)
 
     def share(
         self,
@@ -224,18 +246,19 @@ class GaussianMeta:
         design: FloatArray | None = None,
     ) -> FloatArray:
         no_design(design)
-        return part_of(self._mu()[1], self._task_variance)
+        return part_of(self._mu[1], self.scales.task_variance)
 
     def posterior(self, digest: GaussianDigest) -> GaussianArms:
         """Of theta in a task whose own message is in the total: exact, nothing is subtracted."""
-        mu, variance = self._mu()
+        scales = self.scales
+        mu, variance = self._mu
         keep = digest.keep
-        mean = keep * (mu + self._ratio * digest.stats.table[1])
-        spread = keep * (self._task_variance + keep * variance)
-        return GaussianArms.of(mean, np.sqrt(spread), self.noise)
+        mean = keep * (mu + scales.ratio * digest.stats.table[1])
+        spread = keep * (scales.task_variance + keep * variance)
+        return GaussianArms.of(mean, np.sqrt(spread), scales.noise)
 
     def sample(self, rng: Rng) -> FloatArray:
-        mean, variance = self._mu()
+        mean, variance = self._mu
         return mean + np.sqrt(variance) * rng.standard_normal(mean.size)
 
     def prior_given(self, mu: Any, *, design: FloatArray | None = None) -> GaussianArms:
@@ -249,21 +272,24 @@ class GaussianMeta:
     def widen(self, factor: float) -> Self:
         """The meta-prior with its width times `factor`: 3 and 1/3 make AdaTS+ and AdaTS-."""
         wider = self.meta_scale * checks.positive("factor", checks.number("factor", factor))
-        return evolve(self, drop=("_known_mu",), meta_scale=wider, _meta_variance=wider**2)
+        scales = GaussianScales.of(self.meta_mean, wider, self.task_scale, self.noise)
+        return unchecked(type(self), scales=scales, arms=self.arms, total=self.total)
 
     def with_arm(self, name: Arm | None, like: int) -> Self:
         """One more arm at the end, with the prior (not the data) of arm `like`."""
         arms = grown_names(self.arms, name, like, self.n_arms)
         columns = [np.pad(v.reshape(3, -1), ((0, 0), (0, 1))).ravel() for v in self.total]
-        new = evolve(
-            self,
-            drop=("_known_mu",),
-            meta_mean=np.append(self.meta_mean, self.meta_mean[like]),
-            meta_scale=np.append(self.meta_scale, self.meta_scale[like]),
-            task_scale=np.append(self.task_scale, self.task_scale[like]),
-            noise=np.append(self.noise, self.noise[like]),
-            arms=arms,
-            total=Sum(*columns),
-        )
-        new._prepare()
-        return new
+        scales = GaussianScales.of(*(np.append(v, v[like]) for v in self.scales[:4]))
+        return unchecked(type(self), scales=scales, arms=arms, total=Sum(*columns))
+
+    def figures(self) -> dict[str, FloatArray]:
+        return dict(zip(("mean", "scale", "task_scale", "noise"), self.scales[:4], strict=True))
+
+    def to_dict(self) -> dict[str, Any]:
+        figures = {name: value.tolist() for name, value in self.figures().items()}
+        return {"model": self.NAME, **figures, "arms": self.arms, "total": self.total_to_list()}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        keys = ("mean", "scale", "task_scale", "noise", "arms")
+        return cls(**{key: data[key] for key in keys}).with_total_of(data)

@@ -1,20 +1,22 @@
 """Linear model with Gaussian rewards (paper, Section 3.2)."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from adats.models.core import checks, linalg
-from adats.models.core.frozen import unchecked
-from adats.models.core.stats import LinearStats
+from adats.models.core.belief import BeliefBase
+from adats.models.core.frozen import fill, unchecked
 from adats.models.core.types import Conditioned, FloatArray, Rng
 from adats.models.gaussian.belief import LOG_2PI, GaussianArms
+from adats.models.linear.stats import LinearStats
 
 
-class _Linear:
+class _Linear(BeliefBase):
     """theta ~ N(mean, factor @ factorᵀ); the reward of an arm with features a is N(aᵀtheta, σ²)."""
 
+    NAME: ClassVar[str] = "linear"
     noise: float
     if TYPE_CHECKING:  # fields or properties
 
@@ -39,10 +41,15 @@ class _Linear:
         scale = np.sqrt(np.einsum("ij,ij->i", spread, spread))
         return GaussianArms.of(rows.dot(self.mean), scale, np.full(len(rows), self.noise))
 
+    def draws(self, count: int, rng: Rng) -> FloatArray:
+        factor = self.factor
+        theta: FloatArray = self.mean + rng.standard_normal((count, factor.shape[1])) @ factor.T
+        return theta
+
     def tightened(self, pending: FloatArray) -> "LinearBelief":
         """When pending pulls, with this Gram matrix, have come in as expected: the mean stays."""
         mean = self.mean
-        stats = unchecked(LinearStats, n=0.0, moments=np.zeros((mean.size + 1,) * 2))
+        stats = LinearStats.zeros(mean.size)
         stats.gram[:], stats.xy[:] = pending, pending.dot(mean)
         return self.condition(stats).belief
 
@@ -74,12 +81,9 @@ class LinearBelief(_Linear):
 
     def __init__(self, mean: Any, cov: Any, noise: Any) -> None:
         mean = checks.array("mean", mean, ndim=1)
-        object.__setattr__(self, "mean", mean)
-        cov = checks.covariance("cov", cov, len(mean))
-        object.__setattr__(self, "factor", linalg.psd_factor(cov))
-        object.__setattr__(
-            self, "noise", float(checks.positive("noise", checks.number("noise", noise)))
-        )
+        factor = linalg.psd_factor(checks.covariance("cov", cov, len(mean)))
+        noise = float(checks.positive("noise", checks.number("noise", noise)))
+        fill(self, mean=mean, factor=factor, noise=noise)
 
     @classmethod
     def of(cls, mean: FloatArray, factor: FloatArray, noise: float) -> Self:

@@ -4,18 +4,19 @@ import functools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from adats.models import LinearBelief
 from adats.models.core import checks, linalg
-from adats.models.core.frozen import evolve, unchecked
-from adats.models.core.linalg import Sum
-from adats.models.core.stats import LinearStats
+from adats.models.core.frozen import evolve, fill, unchecked
+from adats.models.core.meta import MetaBase
+from adats.models.core.registry import register
+from adats.models.core.sums import Sum
 from adats.models.core.types import FloatArray, Rng
 from adats.models.gaussian.belief import LOG_2PI
-from adats.models.linear.belief import LinearPosterior
+from adats.models.linear.belief import LinearBelief, LinearPosterior
+from adats.models.linear.stats import LinearStats
 
 
 class LinearDigest(NamedTuple):
@@ -29,7 +30,7 @@ class LinearDigest(NamedTuple):
     factor: FloatArray  # F, with F Fᵀ = QΣ_0
 
 
-class _Told(NamedTuple):
+class _Undesigned(NamedTuple):
     """M, h and c of a task without its design (c but for the noise), and the rest of its digest.
 
     M = G/σ² Q = Σ_0⁻¹ (I - Q): what is multiplied should be small, so that the result loses few
@@ -59,8 +60,21 @@ def _corner_eye(dim: int) -> FloatArray:
     return np.diag(np.append(np.ones(dim), 0.0))
 
 
+class LinearFactors(NamedTuple):
+    """What follows from the fixed parts of a linear model, computed once."""
+
+    meta: linalg.Factor  # of Σ_q
+    task: linalg.Factor  # of Σ_0
+    task_precision: FloatArray  # Σ_0⁻¹, where it is a matrix and has one
+    task_weight: float  # its largest eigenvalue, or infinity
+    dim: int  # of theta, where a task has no design of its own
+    precision: float  # 1 / σ²
+    log_noise: float  # log 2πσ²
+
+
+@register
 @dataclass(frozen=True, eq=False, init=False)
-class LinearMeta:
+class LinearMeta(MetaBase[LinearStats, LinearDigest]):
     """mu ~ N(mean, cov), theta ~ N(design @ mu, task_cov), the reward of a is N(aᵀtheta, noise²).
 
     Covariances may be singular, and numbers stand for multiples of the identity. The design is
@@ -68,20 +82,14 @@ class LinearMeta:
     `mean` and `cov` of the object are those of the meta-posterior.
     """
 
+    NAME: ClassVar[str] = "linear"
     meta_mean: FloatArray  # mu_q
     meta_cov: FloatArray  # Σ_q
     task_cov: FloatArray  # Σ_0; a number where it is a multiple of the identity
     noise: float  # σ
     design: FloatArray | None  # Φ
     total: Sum = field(repr=False)  # of the messages of all tasks
-    # computed once from the above
-    _meta_factor: linalg.Factor = field(repr=False)
-    _task_factor: linalg.Factor = field(repr=False)
-    _task_precision: FloatArray = field(repr=False)  # Σ_0⁻¹, where it is a matrix and has one
-    _task_weight: float = field(repr=False)  # its largest eigenvalue, or infinity
-    _dim: int = field(repr=False)  # of theta, where a task has no design of its own
-    _precision: float = field(repr=False)
-    _log_noise: float = field(repr=False)
+    factors: LinearFactors = field(repr=False)
 
     def __init__(
         self, mean: Any, cov: Any, *, task_cov: Any, noise: Any, design: Any = None
@@ -97,7 +105,8 @@ class LinearMeta:
             spread = checks.covariance("task_cov", spread, p if phi is None else len(phi))
         elif spread < 0:
             raise ValueError(f"task_cov must not be negative, got {spread}")
-        self.__dict__.update(
+        fill(
+            self,
             meta_mean=mean,
             meta_cov=checks.covariance("cov", cov, p),
             task_cov=spread,
@@ -105,23 +114,34 @@ class LinearMeta:
             design=phi,
             total=Sum.zeros(p * p + p + 1),
         )
-        self._prepare()
+        fill(self, factors=self._factors())
 
-    def _prepare(self) -> None:
-        """Factors that depend on the model alone, computed once."""
+    def _factors(self) -> LinearFactors:
         dim = self.meta_mean.size if self.design is None else len(self.design)
         inverse, weight = linalg.psd_inverse(self.task_cov)
         size = float(self.meta_cov[0, 0])
         simple = np.array_equal(self.meta_cov, size * np.eye(len(self.meta_cov)))
-        self.__dict__.update(
-            _meta_factor=math.sqrt(size) if simple else linalg.psd_factor(self.meta_cov),
-            _task_factor=self._task_factor_of(dim),
-            _task_precision=inverse,
-            _task_weight=weight,
-            _dim=dim,
-            _precision=self.noise**-2.0,
-            _log_noise=LOG_2PI + 2 * float(np.log(self.noise)),
+        return LinearFactors(
+            math.sqrt(size) if simple else linalg.psd_factor(self.meta_cov),
+            self._task_factor_of(dim),
+            inverse,
+            weight,
+            dim,
+            self.noise**-2.0,
+            LOG_2PI + 2 * float(np.log(self.noise)),
         )
+
+    @property
+    def n_arms(self) -> int:
+        return 0
+
+    @property
+    def has_design(self) -> bool:
+        return self.design is not None
+
+    @property
+    def n_features(self) -> int:
+        return self.factors.dim
 
     @staticmethod
     def _check_design(design: Any, p: int) -> FloatArray:
@@ -143,27 +163,24 @@ class LinearMeta:
     def _structure(self, design: FloatArray | None) -> tuple[FloatArray | None, linalg.Factor, int]:
         """The design, the factor of Σ_0 and the dimension of theta in one task."""
         if design is None:
-            return self.design, self._task_factor, self._dim
+            return self.design, self.factors.task, self.factors.dim
         phi = self._check_design(design, self.meta_mean.size)
         return phi, self._task_factor_of(len(phi)), len(phi)
 
+    @functools.cached_property
     def _mu(self) -> linalg.Gaussian:
-        known: linalg.Gaussian | None = self.__dict__.get("_known_mu")
-        if known is None:
-            p = self.meta_mean.size
-            total = self.total.value()
-            m, h = total[: p * p].reshape(p, p), total[p * p : -1]
-            known = linalg.condition(self.meta_mean, self._meta_factor, m, h)
-            self.__dict__["_known_mu"] = known
-        return known
+        p = self.meta_mean.size
+        total = self.total.value()
+        m, h = total[: p * p].reshape(p, p), total[p * p : -1]
+        return linalg.condition(self.meta_mean, self.factors.meta, m, h)
 
     @property
     def mean(self) -> FloatArray:
-        return self._mu().mean
+        return self._mu.mean
 
     @property
     def cov(self) -> FloatArray:
-        factor = self._mu().factor
+        factor = self._mu.factor
         return factor @ factor.T
 
     def empty(self, *, design: FloatArray | None = None) -> LinearStats:
@@ -176,21 +193,21 @@ class LinearMeta:
         if stats.n < 0:
             raise ValueError(f"statistics of {stats.n} pulls: more was taken out than put in")
         if isinstance(spread, float) and spread > 0:
-            told = self._isotropic(stats.moments, spread, dim)
+            plain = self._isotropic(stats.moments, spread, dim)
         else:
-            told = self._general(stats.moments, linalg.as_matrix(spread, dim))
-        c = told.c - 0.5 * stats.n * self._log_noise
+            plain = self._general(stats.moments, linalg.as_matrix(spread, dim))
+        c = plain.c - 0.5 * stats.n * self.factors.log_noise
         if phi is None:
             message = np.empty(dim * dim + dim + 1)
-            message[: dim * dim], message[dim * dim : -1] = told.m.ravel(), told.h
+            message[: dim * dim], message[dim * dim : -1] = plain.m.ravel(), plain.h
             message[-1] = c
         else:
-            message = np.concatenate([(phi.T @ told.m @ phi).ravel(), told.h @ phi, [c]])
-        return LinearDigest(stats, message, phi, told.keep, told.own, told.factor)
+            message = np.concatenate([(phi.T @ plain.m @ phi).ravel(), plain.h @ phi, [c]])
+        return LinearDigest(stats, message, phi, plain.keep, plain.own, plain.factor)
 
-    def _isotropic(self, moments: FloatArray, spread: float, dim: int) -> "_Told":
+    def _isotropic(self, moments: FloatArray, spread: float, dim: int) -> _Undesigned:
         """Σ_0 = spread² I, so Q is symmetric and Q = C⁻ᵀC⁻¹ with C Cᵀ = I + Σ_0 G/σ²."""
-        scaled = moments * _scales(dim, spread, self._precision)
+        scaled = moments * _scales(dim, spread, self.factors.precision)
         scaled += _corner_eye(dim)
         half, lower = linalg.whiten_inner(scaled[:-1, :-1])
         step = half.dot(scaled[:-1, -1])
@@ -201,29 +218,27 @@ class LinearMeta:
             m = linalg.as_matrix(1.0, dim) - keep  # Σ_0⁻¹ (I - Q)
             m *= spread**-2.0
         else:
-            m = (moments[:-1, :-1] * self._precision).dot(keep)  # G/σ² Q
+            m = (moments[:-1, :-1] * self.factors.precision).dot(keep)  # G/σ² Q
         h = own / spread
         own *= spread
         half *= spread
         c -= 0.5 * (float(scaled[-1, -1]) - float(step.dot(step)))
-        return _Told(m, h, c, keep, own, half.T)
+        return _Undesigned(m, h, c, keep, own, half.T)
 
-    def _general(self, moments: FloatArray, spread: FloatArray) -> "_Told":
-        gram, xy = moments[:-1, :-1] * self._precision, moments[:-1, -1] * self._precision
+    def _general(self, moments: FloatArray, spread: FloatArray) -> _Undesigned:
+        precision = self.factors.precision
+        gram, xy = moments[:-1, :-1] * precision, moments[:-1, -1] * precision
         half, lower = linalg.whiten(spread, gram)
         seen = half.T.dot(half.dot(gram))  # I - Q
         own = half.T.dot(half.dot(xy))
         keep = linalg.as_matrix(1.0, len(gram)) - seen
-        much = gram.trace() > self._task_weight
-        m = self._task_precision.dot(seen) if much else gram.dot(keep)
-        h = self._task_precision.dot(own) if much else xy - gram.dot(own)
-        fit = float(moments[-1, -1]) * self._precision - float(xy.dot(own))
-        return _Told(m, h, -0.5 * fit - linalg.log_det(lower), keep, own, half.T)
+        much = gram.trace() > self.factors.task_weight
+        m = self.factors.task_precision.dot(seen) if much else gram.dot(keep)
+        h = self.factors.task_precision.dot(own) if much else xy - gram.dot(own)
+        fit = float(moments[-1, -1]) * precision - float(xy.dot(own))
+        return _Undesigned(m, h, -0.5 * fit - linalg.log_det(lower), keep, own, half.T)
 
-    def absorb(self, message: FloatArray) -> Self:
-        return evolve(self, drop=("_known_mu",), total=self.total.add(message))
-
-    def retell(
+    def replace_task(
         self,
         old: LinearDigest,
         stats: LinearStats,
@@ -231,16 +246,16 @@ class LinearMeta:
     ) -> tuple[LinearDigest, Self]:
         new = self.digest(stats, design=None if old.design is self.design else old.design)
         total = self.total.swap(old.message, new.message)
-        return new, evolve(self, drop=("_known_mu",), total=total)
+        return new, evolve(self, total=total)
 
     def log_evidence(self) -> float:
         """Log density of all absorbed rewards, mu integrated out."""
-        return float(self.total.value()[-1]) + self._mu().log_integral()
+        return float(self.total.value()[-1]) + self._mu.log_integral()
 
     def task_prior(self, *, design: FloatArray | None = None) -> LinearBelief:
         """P_s = N(Φ mean of mu, ΦΣ̂_sΦᵀ + Σ_0): the uncertainty of mu is marginalised out."""
         phi, spread, dim = self._structure(design)
-        mu = self._mu()
+        mu = self._mu
         mean, factor = (mu.mean, mu.factor) if phi is None else (phi @ mu.mean, phi @ mu.factor)
         if isinstance(spread, float) and spread > 0:  # never singular
             cov = factor.dot(factor.T)
@@ -254,7 +269,7 @@ class LinearMeta:
     ) -> FloatArray:
         """Of arms with these features; of the entries of theta without them."""
         phi, spread, dim = self._structure(design)
-        factor = self._mu().factor if phi is None else phi.dot(self._mu().factor)
+        factor = self._mu.factor if phi is None else phi.dot(self._mu.factor)
         wide = linalg.as_matrix(1.0, dim) if rows is None else rows
         mu, own = wide.dot(factor), wide.dot(linalg.as_matrix(spread, dim))
         return linalg.part_of(np.einsum("ij,ij->i", mu, mu), np.einsum("ij,ij->i", own, own))
@@ -264,7 +279,7 @@ class LinearMeta:
         _, _, design, keep, own, factor = digest
         return unchecked(
             LinearPosterior,
-            mu=self._mu(),
+            mu=self._mu,
             design=design,
             keep=keep,
             own=own,
@@ -273,7 +288,7 @@ class LinearMeta:
         )
 
     def sample(self, rng: Rng) -> FloatArray:
-        mu = self._mu()
+        mu = self._mu
         return mu.sample(rng.standard_normal(len(mu.half)))
 
     def prior_given(self, mu: Any, *, design: FloatArray | None = None) -> LinearBelief:
@@ -288,6 +303,26 @@ class LinearMeta:
     def widen(self, factor: float) -> Self:
         """The meta-prior with its width times `factor`: 3 and 1/3 make AdaTS+ and AdaTS-."""
         factor = float(checks.positive("factor", checks.number("factor", factor)))
-        new = evolve(self, drop=("_known_mu",), meta_cov=self.meta_cov * factor**2)
-        new._prepare()
-        return new
+        new = evolve(self, meta_cov=self.meta_cov * factor**2)
+        return fill(new, factors=new._factors())
+
+    def figures(self) -> dict[str, FloatArray]:
+        return {
+            "mean": self.meta_mean,
+            "cov": self.meta_cov,
+            "task_cov": self.task_cov,
+            "noise": np.array(self.noise),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "model": self.NAME,
+            **{name: value.tolist() for name, value in self.figures().items()},
+            "design": None if self.design is None else self.design.tolist(),
+            "total": self.total_to_list(),
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        keys = ("mean", "cov", "task_cov", "noise", "design")
+        return cls(**{key: data[key] for key in keys}).with_total_of(data)

@@ -2,33 +2,35 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
+import numpy as np
 from scipy.special import logsumexp
 
 from adats.models.core import checks
-from adats.models.core.frozen import unchecked
+from adats.models.core.belief import BeliefBase
+from adats.models.core.frozen import fill, unchecked
 from adats.models.core.product import ProductArms
-from adats.models.core.types import Conditioned, FloatArray, Rng
-from adats.models.core.weights import average, draw, log_of, quantile, softmax, spread
+from adats.models.core.types import Conditioned, FloatArray, IntArray, Rng
+from adats.models.core.weights import LIGHT, average, draw, log_of, quantile, softmax, spread
 
 
 @dataclass(frozen=True, eq=False)
-class MixtureArms:
+class MixtureArms(BeliefBase):
     """A mixture of product beliefs of one family, given as a stack.
 
     `log_weights` has a row a candidate and one column (the candidates are whole product priors)
     or one column an arm (every arm has a mixture of its own). They need not be normalised.
     """
 
+    NAME: ClassVar[str] = "mixture"
     log_weights: FloatArray
     components: ProductArms
 
     def __init__(self, weights: Any, beliefs: Sequence[ProductArms] | ProductArms) -> None:
         components = stacked(beliefs)
         log_weights = log_of(candidate_weights(weights, components))
-        object.__setattr__(self, "log_weights", log_weights)
-        object.__setattr__(self, "components", components)
+        fill(self, log_weights=log_weights, components=components)
 
     @classmethod
     def of(cls, log_weights: FloatArray, components: ProductArms) -> Self:
@@ -53,6 +55,21 @@ class MixtureArms:
     def sample(self, rng: Rng) -> FloatArray:
         """Exact: a component (one an arm, if arms are separate), then a draw from it."""
         return self.components.pick(draw(self.weights, rng)).sample(rng)
+
+    def draws(self, count: int, rng: Rng) -> FloatArray:
+        index = draw(np.tile(self.weights, count), rng).reshape(count, -1)
+        stack, arms = self.components, np.arange(self.components.n_arms)
+        return stack.of(*(p[index, arms] for p in stack.parameters())).sample(rng)
+
+    def best_chances(self, arms: IntArray | None = None) -> FloatArray | None:
+        weights, parameters = self.weights, self.components.parameters()
+        separate = weights.shape[1] > 1
+        if arms is not None:
+            parameters = tuple(p[:, arms] for p in parameters)
+            weights = weights[:, arms] if separate else weights
+        heavy = weights.max(axis=1) > LIGHT
+        stack = self.components.of(*(p[heavy] for p in parameters))
+        return stack.stack_chances(weights[heavy], separate)
 
     def below(self, x: FloatArray) -> FloatArray:
         return average(self.weights, self.components.below(x))

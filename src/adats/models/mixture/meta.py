@@ -2,21 +2,24 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy.special import logsumexp
 
-from adats.models import MixtureArms
 from adats.models.core import checks
-from adats.models.core.frozen import evolve
-from adats.models.core.linalg import Sum, part_of
+from adats.models.core.frozen import evolve, fill
+from adats.models.core.linalg import part_of
+from adats.models.core.meta import MetaBase
 from adats.models.core.names import arm_names, grown_names, no_design
 from adats.models.core.product import ProductArms
+from adats.models.core.registry import register
 from adats.models.core.stats import ArmStats
+from adats.models.core.sums import Sum
 from adats.models.core.types import Arm, FloatArray, Rng
-from adats.models.core.weights import draw, log_of, softmax
-from adats.models.mixture.belief import candidate_weights, grouped, stacked
+from adats.models.core.weights import draw, finite_or_null, from_null, log_of, softmax
+from adats.models.mixture.belief import MixtureArms, candidate_weights, grouped, stacked
+from adats.models.mixture.families import FAMILIES
 
 
 class MixtureDigest(NamedTuple):
@@ -26,8 +29,9 @@ class MixtureDigest(NamedTuple):
     components: ProductArms  # every candidate conditioned on the task's own rewards
 
 
+@register
 @dataclass(frozen=True, eq=False, init=False)
-class MixtureMeta:
+class MixtureMeta(MetaBase[ArmStats, MixtureDigest]):
     """The task prior is one of `priors`; `weights` is the belief about which.
 
     With weights of shape (candidates,) a candidate is a whole product prior, as in the paper.
@@ -40,6 +44,7 @@ class MixtureMeta:
     array([0.1, 0.9])
     """
 
+    NAME: ClassVar[str] = "mixture"
     log_weights: FloatArray  # log w_q, (candidates, 1) or (candidates, arms)
     priors: ProductArms  # a stack: parameters have shape (candidates, arms)
     arms: tuple[Arm, ...] | None
@@ -58,13 +63,22 @@ class MixtureMeta:
         if names is not None and len(names) != stack.n_arms:
             raise ValueError(f"{len(names)} names for {stack.n_arms} arms")
         log_weights = log_of(candidate_weights(weights, stack))
-        self.__dict__.update(
+        fill(
+            self,
             log_weights=log_weights,
             priors=stack,
             arms=names,
             separate=np.ndim(weights) == 2,
             total=Sum.zeros(log_weights.size),
         )
+
+    @property
+    def model(self) -> str:
+        return self.priors.MODEL
+
+    @property
+    def n_candidates(self) -> int:
+        return self.log_weights.size
 
     @property
     def n_arms(self) -> int:
@@ -103,10 +117,7 @@ class MixtureMeta:
         message = grouped(evidence, self.log_weights.shape[1]).ravel()
         return MixtureDigest(stats, message, evidence, components)
 
-    def absorb(self, message: FloatArray) -> Self:
-        return evolve(self, total=self.total.add(message))
-
-    def retell(
+    def replace_task(
         self, old: MixtureDigest, stats: ArmStats, changed: Iterable[int]
     ) -> tuple[MixtureDigest, Self]:
         """Only the arms that changed are worked out."""
@@ -179,3 +190,26 @@ class MixtureMeta:
                 self.log_weights, self.log_weights[:, [like]], axis=1
             )
         return evolve(self, **changes)
+
+    def figures(self) -> dict[str, FloatArray]:
+        return dict(zip(self.priors.PARAMETERS, self.priors.parameters(), strict=True))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "model": self.NAME,
+            "family": type(self.priors).__name__,
+            "priors": {name: value.tolist() for name, value in self.figures().items()},
+            "log_weights": finite_or_null(self.log_weights),
+            "separate": self.separate,
+            "arms": self.arms,
+            "total": self.total_to_list(),
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        if data["family"] not in FAMILIES:
+            raise ValueError(f"unknown kind {data['family']!r}")
+        logs = from_null(data["log_weights"])
+        weights = np.exp(logs) if data["separate"] else np.exp(logs)[:, 0]
+        meta = cls(weights, FAMILIES[data["family"]](**data["priors"]), arms=data["arms"])
+        return evolve(meta, log_weights=logs).with_total_of(data)

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adats import plots
+from adats.models import LinearStats
 from adats.models.core.checks import count_of
 from adats.models.core.files import write_bytes
 from adats.models.core.frozen import unchecked
-from adats.models.core.stats import LinearStats
 from adats.models.core.types import FloatArray, IntArray, Rng
 from adats.paper.datasets import ImageData, Split, load
 from adats.paper.experiments.catalogue import FOUR

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from adats.models.core.linalg import two_sum
+from adats.models.core.sums import two_sum
 from adats.models.core.types import FloatArray, IntArray, Rng
 from adats.models.gaussian.meta import arm_digest
 from adats.simulation.kernels.common import compiled

@@ -6,10 +6,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from adats.agents.oracles import BestArm, Oracle
-from adats.models import LinearBelief, LinearMeta
+from adats.models import LinearBelief, LinearMeta, LinearStats
 from adats.models.core import checks
 from adats.models.core.frozen import unchecked
-from adats.models.core.stats import LinearStats
 from adats.models.core.types import FloatArray, IntArray, Rng
 from adats.simulation.problems.problem import Instance, Start, fresh, kernel
 

@@ -10,8 +10,8 @@ from adats.agents.oracles import BestArm, Oracle
 from adats.models import BeliefMixture, GaussianArms, GaussianMeta, ModelMixture
 from adats.models.core.checks import count_of
 from adats.models.core.frozen import unchecked
-from adats.models.core.linalg import Sum
 from adats.models.core.stats import ArmStats
+from adats.models.core.sums import Sum
 from adats.models.core.types import FloatArray, IntArray, Rng
 from adats.simulation.problems.problem import (
     Index,

@@ -8,10 +8,9 @@ import numpy as np
 
 from adats.agents.exploration import spanning_arms
 from adats.agents.oracles import BestArm, Oracle
-from adats.models import BeliefMixture, LinearBelief, LinearMeta, ModelMixture
+from adats.models import BeliefMixture, LinearBelief, LinearMeta, LinearStats, ModelMixture
 from adats.models.core.checks import count_of
 from adats.models.core.frozen import unchecked
-from adats.models.core.stats import LinearStats
 from adats.models.core.types import FloatArray, IntArray, Rng
 from adats.simulation.problems.problem import (
     Index,

@@ -6,18 +6,37 @@ error is far below ROUGH.
 """
 
 import math
+from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
-from adats.agents.propensities.families import Family, Rows
 from adats.models.core.types import FloatArray
+
+Rows = Callable[[FloatArray], FloatArray]
 
 ORDER, ROUGH = 12, 1e-7
 SEEN = 1e-8  # a density must sum up to 1 as nearly as this, else some of it was overlooked
 ROUND_OFF = 1e-14  # in a log density, relative to the largest of its terms
 DROP = 32.0  # of a log density, from its peak to where it is cut off
 BLOCK = 50_000  # numbers worked on at a time
+
+
+class Density(NamedTuple):
+    """Densities of mean rewards as exp(coefs · basis(u)), in a coordinate u where they are smooth.
+
+    u is the logit of a probability, the logarithm of a count or time, and a number itself. In u the
+    logarithm of every density is concave, and u grows with the mean reward, so the best arm stays
+    it. Parameters have the shape (candidates, arms).
+    """
+
+    coefs: FloatArray  # (candidates, arms, 3)
+    basis: Rows  # three functions of u, one a row
+    slopes: Rows  # their derivatives
+    mode: FloatArray
+    spread: FloatArray  # the standard deviation that the peak looks like
+    ends: tuple[float, float]  # beyond them all draws are rounded to the same number
 
 
 def _rule(order: int) -> tuple[FloatArray, ...]:
@@ -37,25 +56,25 @@ def _rule(order: int) -> tuple[FloatArray, ...]:
 _T, _W, _LAST, _INTEGRALS = _rule(ORDER)
 
 
-def best_of(family: Family, weights: FloatArray, separate: bool) -> FloatArray | None:
+def best_of(density: Density, weights: FloatArray, separate: bool) -> FloatArray | None:
     """The chance of each arm to be best, or None where quadrature does not see all of a density.
 
     Every arm has a mixture of its own if they are `separate`, else candidates are whole products.
     """
-    coefs = family.coefs
+    coefs = density.coefs
     slack = ROUND_OFF * float(np.abs(coefs).max())
     if slack > 1e-5:  # beyond what floating point can tell
         return None
     if separate:
         coefs = coefs.copy()
         coefs[..., 2] += np.log(np.maximum(weights, 1e-300))  # finite, as matmul likes it
-    low, high = _ends(family)
+    low, high = _ends(density)
     ends = np.array([low, high])
-    rates = np.abs(family.coefs @ family.slopes(ends))
-    tails = _mixed(_exp(coefs @ family.basis(ends)) / rates, separate)  # beyond the ends
-    density = partial(_density, coefs, family.basis, separate)
+    rates = np.abs(density.coefs @ density.slopes(ends))
+    tails = _mixed(_exp(coefs @ density.basis(ends)) / rates, separate)  # beyond the ends
+    value = partial(_density, coefs, density.basis, separate)
     for careful in (False, True):
-        width, f = _resolve(density, _first_edges(family, weights, ends, careful))
+        width, f = _resolve(value, _first_edges(density, weights, ends, careful))
         mass = (f @ _W) * width
         seen = (mass.sum(axis=-1) + tails.sum(axis=-1))[..., None]
         if np.abs(seen - 1).max() < SEEN + slack:
@@ -106,22 +125,22 @@ def _density(coefs: FloatArray, basis: Rows, separate: bool, u: FloatArray) -> F
 
 
 def _first_edges(
-    family: Family, weights: FloatArray, ends: FloatArray, careful: bool
+    density: Density, weights: FloatArray, ends: FloatArray, careful: bool
 ) -> FloatArray:
     """Where densities peak and fade out, but no two points much closer than the narrowest peak.
 
     A careful look is at every candidate and further out; else at the likeliest of each arm's own.
     """
     away = np.array([-8.0, -3.0, 0.0, 3.0, 8.0] if careful else [-3.0, 0.0, 3.0])
-    marks = family.mode[..., None] + away * family.spread[..., None]
+    marks = density.mode[..., None] + away * density.spread[..., None]
     if weights.shape[1] > 1 and not careful:
         marks = marks[weights.argmax(axis=0), np.arange(marks.shape[1])]
-    step = family.spread.min()
+    step = density.spread.min()
     marks = np.round(marks.ravel() / step) * step
     return np.unique(np.append(ends, np.clip(marks, *ends)))
 
 
-def _ends(family: Family) -> tuple[float, float]:
+def _ends(density: Density) -> tuple[float, float]:
     """Points outside which no density has more than about exp(-DROP).
 
     Newton's method for a drop of the log density by DROP; as that is concave, a step from
@@ -129,15 +148,15 @@ def _ends(family: Family) -> tuple[float, float]:
     """
 
     def at(rows: Rows, u: FloatArray) -> FloatArray:
-        values: FloatArray = np.einsum("ckb,bsck->sck", family.coefs, rows(u))
+        values: FloatArray = np.einsum("ckb,bsck->sck", density.coefs, rows(u))
         return values
 
-    peak = at(family.basis, family.mode[None])
-    u = family.mode + np.array([-1.0, 1.0])[:, None, None] * math.sqrt(2 * DROP) * family.spread
+    peak = at(density.basis, density.mode[None])
+    u = density.mode + np.array([-1.0, 1.0])[:, None, None] * math.sqrt(2 * DROP) * density.spread
     for _ in range(2):
-        u = np.clip(u, *family.ends)
-        u = u - (at(family.basis, u) - peak + DROP) / at(family.slopes, u)
-    low, high = np.clip(u, *family.ends)
+        u = np.clip(u, *density.ends)
+        u = u - (at(density.basis, u) - peak + DROP) / at(density.slopes, u)
+    low, high = np.clip(u, *density.ends)
     return float(low.min()), float(high.max())
 
 

@@ -1,7 +1,7 @@
 """How likely Thompson sampling is to choose each arm: what a log needs to be evaluated later.
 
-With independent arms the chance that arm k is best is ∫ f_k(x) Π_{j≠k} F_j(x) dx, worked out by
-Gauss-Legendre quadrature on pieces. Linear models and sets of arms are counted over draws.
+With independent arms the chance that arm k is best is ∫ f_k(x) Π_{j≠k} F_j(x) dx, which beliefs
+work out. Linear models and sets of arms are counted over draws.
 """
 
 from typing import Any, NamedTuple
@@ -9,12 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adats.agents.oracles import BestArm, BestRow, Oracle
-from adats.agents.propensities.draws import counted, thetas
-from adats.agents.propensities.exact import best_arm
-from adats.agents.propensities.gaussian import chance_gaussian
-from adats.models import GaussianArms
 from adats.models.core import checks
-from adats.models.core.types import BoolArray, FloatArray, IntArray, Rng
+from adats.models.core.types import Belief, BoolArray, FloatArray, IntArray, Rng
 
 __all__ = ["Propensities", "chance", "exact_propensities", "floored", "propensities"]
 
@@ -32,7 +28,7 @@ class Propensities(NamedTuple):
 
 
 def propensities(
-    belief: Any,
+    belief: Belief,
     *,
     oracle: Oracle | None = None,
     features: Any = None,
@@ -62,7 +58,7 @@ def propensities(
             return Propensities(exact, np.zeros(exact.size))
     if rng is None:
         raise ValueError("these propensities are counted over draws: give rng=")
-    values = thetas(belief, checks.count_of("draws", draws), rng)
+    values = belief.draws(checks.count_of("draws", draws), rng)
     if features is not None:
         rows = checks.array("features", features, ndim=2)
         if rows.shape[1] != values.shape[1]:
@@ -73,12 +69,12 @@ def propensities(
     return Propensities(*counted(values, oracle, chosen))
 
 
-def exact_propensities(belief: Any, allowed: BoolArray | None = None) -> FloatArray | None:
+def exact_propensities(belief: Belief, allowed: BoolArray | None = None) -> FloatArray | None:
     """The chance of each arm to be best; None where only draws can tell."""
     if allowed is None:
-        return best_arm(belief, None)
+        return belief.best_chances()
     arms = np.flatnonzero(_mask(allowed, belief.mean.size))
-    inside = best_arm(belief, arms)
+    inside = belief.best_chances(arms)
     if inside is None:
         return None
     exact = np.zeros(belief.mean.size)
@@ -86,15 +82,37 @@ def exact_propensities(belief: Any, allowed: BoolArray | None = None) -> FloatAr
     return exact
 
 
-def chance(belief: Any, arm: int, allowed: BoolArray | None = None) -> float | None:
+def chance(belief: Belief, arm: int, allowed: BoolArray | None = None) -> float | None:
     """The chance of one arm to be best, in less time than that of all; None as there."""
-    if type(belief) is not GaussianArms:
-        chances = exact_propensities(belief, allowed)
-        return None if chances is None else chances.item(arm)
     if allowed is None:
-        return chance_gaussian(belief.mean, belief.scale, arm)
+        return belief.best_chance(arm)
     mask = _mask(allowed, belief.mean.size)
-    return chance_gaussian(belief.mean[mask], belief.scale[mask], int(mask[:arm].sum()))
+    if not mask[arm]:
+        return 0.0
+    return belief.best_chance(int(mask[:arm].sum()), np.flatnonzero(mask))
+
+
+def counted(
+    values: FloatArray, oracle: Oracle | None, chosen: int | IntArray | None
+) -> tuple[FloatArray, FloatArray]:
+    """The share of rows of mean rewards in which each arm is chosen, and its standard error."""
+    draws, arms = values.shape
+    if oracle is None:
+        counts = np.bincount(values.argmax(axis=1), minlength=arms).astype(np.float64)
+    else:
+        counts = np.zeros(arms)
+        for row in values:
+            counts[oracle(row)] += 1
+    if chosen is not None:
+        picked = np.atleast_1d(chosen)
+        if picked.size and not (
+            picked.dtype.kind in "iu" and 0 <= picked.min() <= picked.max() < arms
+        ):
+            raise ValueError(f"chosen must be indices of the {arms} arms, got {chosen!r}")
+        counts[picked.astype(np.intp)] += 1
+        draws += 1
+    smooth = (counts + 1) / (draws + 2)  # so that no standard error is 0
+    return counts / draws, np.sqrt(smooth * (1 - smooth) / draws)
 
 
 def floored(

@@ -1,64 +1,15 @@
-"""What an agent chooses from, and what it chose."""
+"""The arms of an agent: their names and features, which may be chosen, and what was pulled."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 
 from adats.models.core import checks
+from adats.models.core.frozen import fill
 from adats.models.core.names import arm_names
-from adats.models.core.types import Arm, BoolArray, FloatArray, IntArray, Task
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """One decision, a plain value: the agent keeps no record of it.
-
-    One that is a `fallback` was made by nobody: a service that could not decide named its control
-    action. It has no propensity, and its reward is not learned from.
-    """
-
-    task: Task
-    action: Arm | tuple[Arm, ...]  # the arm to pull; a tuple of them in a semi-bandit
-    features: FloatArray | None = field(default=None, compare=False)  # of the arm, or of each
-    decision_id: int | str = 0  # counts the decisions of its agent; a service gives text
-    time: float = field(default=0.0, compare=False)  # seconds since 1970
-    propensity: float | tuple[float, ...] | None = None  # of the arm, or of each being chosen
-    propensities: FloatArray | None = field(default=None, compare=False)  # of all arms
-    fallback: bool = False
-
-    def record(self, reward: float) -> dict[str, Any]:
-        """The decision and its reward as one flat row of the project's log format."""
-        if isinstance(self.action, tuple):
-            raise ValueError("a decision with several arms has a row for each: use records")
-        return self._row(self.action, reward, self.features, self.propensity)
-
-    def records(self, rewards: Sequence[float] | FloatArray) -> list[dict[str, Any]]:
-        """One flat row for each arm of a semi-bandit decision; they share the decision_id."""
-        arms = self.action if isinstance(self.action, tuple) else (self.action,)
-        if np.shape(rewards) != (len(arms),):
-            raise ValueError(f"{len(arms)} arms need as many rewards, got {rewards!r}")
-        rows = [None] * len(arms) if self.features is None else np.atleast_2d(self.features)
-        chances = self.propensity if isinstance(self.propensity, tuple) else [self.propensity]
-        if len(chances) != len(arms):
-            chances = [None] * len(arms)
-        return [self._row(*parts) for parts in zip(arms, rewards, rows, chances, strict=True)]
-
-    def _row(
-        self, arm: Arm, reward: float, features: FloatArray | None, propensity: Any
-    ) -> dict[str, Any]:
-        row: dict[str, Any] = {
-            "task": self.task,
-            "arm": arm,
-            "reward": checks.number("reward", reward),
-            "propensity": propensity,
-            "decision_id": self.decision_id,
-            "time": self.time,
-        }
-        if features is not None:
-            row |= {f"x{i}": float(x) for i, x in enumerate(features)}
-        return row
+from adats.models.core.types import Arm, BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +20,7 @@ class Arms:
     names: tuple[Arm, ...] | None = None
     features: FloatArray | None = None
     retired: frozenset[int] = frozenset()
+    n_features: int = 0  # of an arm, where arms are rows of features
     _open: BoolArray | None = field(init=False, repr=False)  # None: no arm is retired
     _index: dict[Arm | None, int] | None = field(init=False, repr=False)
 
@@ -82,11 +34,20 @@ class Arms:
             still[list(self.retired)] = False
             if not still.any():
                 raise ValueError("the last arm cannot be retired: nothing would be left to pull")
-        object.__setattr__(self, "_open", still)
         names: dict[Arm | None, int] | None = None
         if self.names is not None:
             names = {name: i for i, name in enumerate(self.names)}
-        object.__setattr__(self, "_index", names)
+        fill(self, _open=still, _index=names)
+
+    @property
+    def come_with_decisions(self) -> bool:
+        """Whether features are given anew with every decision."""
+        return self.n_features > 0 and self.features is None
+
+    @property
+    def open(self) -> tuple[int, ...]:
+        """The arms that are not retired, by index."""
+        return tuple(i for i in range(self.count or 0) if i not in self.retired)
 
     def index(self, arm: Any, rows: int | None = None) -> int:
         """The index of an arm given by name, or by index where arms have no names."""
@@ -131,6 +92,43 @@ class Arms:
             raise ValueError("allowed leaves no arm to choose")
         return mask
 
+    def rows(self, features: Any, dim: int) -> FloatArray | None:
+        """The features of the arms of one decision, in a task whose theta has `dim` entries."""
+        if not self.n_features:
+            if features is not None:
+                raise ValueError("features are for linear models; this model has arms")
+            return None
+        if features is not None:
+            if self.features is not None:
+                raise ValueError("the features of this agent are fixed; use allowed= to restrict")
+            rows = feature_rows(features, dim)
+            if self.count is not None and len(rows) != self.count:
+                raise ValueError(f"{len(rows)} rows of features for {self.count} named arms")
+            return rows
+        if self.features is None:
+            raise ValueError("a linear model needs features, one row an arm: ask(task, features=X)")
+        if self.features.shape[1] != dim:
+            raise ValueError("this task has a design of another size than the fixed features")
+        return self.features
+
+    def pulled(self, action: Any, features: Any) -> Any:
+        """What was pulled, as the statistics take it: indices, or rows of features."""
+        if not self.n_features:
+            if features is not None:
+                raise ValueError("features are for linear models; this model has arms")
+            if action is None:
+                raise ValueError("say which arm was pulled: action=")
+            if _several(action):
+                return [self.index(arm) for arm in action]
+            return self.index(action)
+        if features is not None:
+            return features
+        if self.features is None:
+            raise ValueError("say the features of the arm that was pulled: features=")
+        if _several(action):
+            return self.features[[self.index(arm) for arm in action]]
+        return self.features[self.index(action)]
+
     def add(self, name: Arm | None, features: FloatArray | None = None) -> Self:
         """One more arm at the end."""
         if self.count is None:
@@ -160,3 +158,7 @@ def feature_rows(features: Any, dim: int | None) -> FloatArray:
     checks.modest("features", rows.ravel())
     clean: FloatArray = rows
     return clean
+
+
+def _several(action: Any) -> bool:
+    return isinstance(action, (tuple, list)) or (isinstance(action, np.ndarray) and action.ndim > 0)

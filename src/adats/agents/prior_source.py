@@ -1,0 +1,112 @@
+"""How a task gets its prior: all that AdaTS and its baselines differ in (paper, Section 5)."""
+
+from typing import Any, ClassVar
+
+from adats.agents.task_state import TaskState
+from adats.models.core import checks
+from adats.models.core.types import Arm, Belief, FloatArray, MetaBelief, Rng
+
+
+class PriorSource:
+    """The marginal prior, of which a task's own rewards make its posterior.
+
+    `LEARNS` says whether tasks teach the meta-belief. `draw` is made once for a new task.
+    """
+
+    LEARNS: ClassVar[bool] = True
+
+    def draw(self, meta: MetaBelief, rng: Rng) -> FloatArray | None:  # noqa: ARG002
+        return None
+
+    def prior(
+        self,
+        meta: MetaBelief,
+        mu: FloatArray | None,  # noqa: ARG002
+        design: FloatArray | None = None,
+    ) -> Any:
+        """Of a task for which mu was drawn."""
+        return meta.task_prior(design=design)
+
+    def arrays(self) -> dict[str, FloatArray]:
+        """What a file has to keep of it."""
+        return {}
+
+    def check(self, meta: MetaBelief, state: TaskState | None = None) -> None:
+        """Raise unless this, and what was drawn for a task, fits the model."""
+
+    def posterior(self, meta: MetaBelief, state: TaskState) -> Any:
+        """Of theta in a task, from all data that is used."""
+        prior: Belief = self.prior(meta, state.mu, state.design)
+        return prior.condition(state.stats).belief
+
+    def with_arm(self, meta: MetaBelief, name: Arm | None, like: int) -> MetaBelief:
+        return meta.with_arm(name, like)
+
+    def grown_draw(
+        self,
+        meta: MetaBelief,  # noqa: ARG002
+        mu: FloatArray | None,
+        rng: Rng,  # noqa: ARG002
+    ) -> FloatArray | None:
+        """What was drawn for a task, after an arm was added."""
+        return mu
+
+
+class Marginal(PriorSource):
+    """AdaTS: P_s, with the meta-posterior marginalised out (paper, Algorithm 1)."""
+
+    def posterior(self, meta: MetaBelief, state: TaskState) -> Any:
+        return meta.posterior(state.digested(meta))
+
+
+class Fixed(PriorSource):
+    """TS: every task starts from the same prior, and none teaches another."""
+
+    LEARNS: ClassVar[bool] = False
+
+
+class Drawn(PriorSource):
+    """MetaTS: P(·; mũ) with mũ drawn once a task from the meta-posterior, then kept."""
+
+    def draw(self, meta: MetaBelief, rng: Rng) -> FloatArray | None:
+        return meta.sample(rng)
+
+    def check(self, meta: MetaBelief, state: TaskState | None = None) -> None:
+        if state is not None:
+            meta.prior_given(state.mu, design=state.design)
+
+    def prior(
+        self, meta: MetaBelief, mu: FloatArray | None, design: FloatArray | None = None
+    ) -> Any:
+        return meta.prior_given(mu, design=design)
+
+    def grown_draw(self, meta: MetaBelief, mu: FloatArray | None, rng: Rng) -> FloatArray | None:
+        """The part for the new arm is drawn now, from its marginal."""
+        return None if mu is None else meta.grown_draw(mu, rng)
+
+
+class Known(PriorSource):
+    """OracleTS: P(·; mu_*)."""
+
+    LEARNS: ClassVar[bool] = False
+
+    def __init__(self, mu: Any) -> None:
+        self.mu = checks.array("mu", mu)
+
+    def arrays(self) -> dict[str, FloatArray]:
+        return {"mu_star": self.mu}
+
+    def check(self, meta: MetaBelief, state: TaskState | None = None) -> None:
+        if state is None:
+            meta.prior_given(self.mu)
+
+    def prior(
+        self,
+        meta: MetaBelief,
+        mu: FloatArray | None,  # noqa: ARG002
+        design: FloatArray | None = None,
+    ) -> Any:
+        return meta.prior_given(self.mu, design=design)
+
+    def with_arm(self, meta: MetaBelief, name: Arm | None, like: int) -> MetaBelief:  # noqa: ARG002
+        raise ValueError("OracleTS was told mu for its arms; make a new one for more arms")

@@ -1,0 +1,233 @@
+"""What happens to one task: it is opened, decided for, rewarded, forgotten. Nothing is changed in
+place: each step takes the task's state and the meta-belief, and gives new ones."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from adats.agents.arms import Arms, feature_rows
+from adats.agents.choice import Action, Choice, Rule, choose
+from adats.agents.exploration import Explorer, newest_action
+from adats.agents.oracles import BestArm, BestRow, CheckedOracle, Oracle
+from adats.agents.pending import with_pulls, without_pulls
+from adats.agents.policies import Policy, Scene, policy_of
+from adats.agents.prior_source import PriorSource
+from adats.agents.task_state import TaskState
+from adats.models.core import checks
+from adats.models.core.names import arm_names
+from adats.models.core.types import Arm, BoolArray, FloatArray, MetaBelief, Rng
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """The fixed parts of an agent: its arms, its rule, and where tasks get their priors."""
+
+    arms: Arms
+    rule: Rule
+    source: PriorSource
+    explore_first: bool = False
+
+    def with_arms(self, arms: Arms) -> "Setup":
+        return replace(self, arms=arms)
+
+    def with_arm(
+        self, meta: MetaBelief, name: Arm | None, like: Arm | None, features: Any
+    ) -> tuple["Setup", MetaBelief]:
+        """One more arm: with the prior of the arm `like`, or with a row of fixed features."""
+        arms, oracle = self.arms, self.rule.oracle
+        if isinstance(oracle, CheckedOracle) and oracle.is_graph():
+            raise ValueError("the arms are the edges of the oracle's graph, which is fixed")
+        if arms.n_features:
+            if (features is None) != (arms.features is None) or like is not None:
+                raise ValueError("an arm of a linear model with fixed features is added by its own")
+            row = None if features is None else feature_rows([features], arms.n_features)
+            return self.with_arms(arms.add(name, row)), meta
+        if like is None or features is not None:
+            raise ValueError("say which arm's prior the new one starts with: like=")
+        grown = arms.add(name)
+        named = None if meta.arms is None else name
+        return self.with_arms(grown), self.source.with_arm(meta, named, arms.index(like))
+
+    @cached_property
+    def counts_pending(self) -> bool:
+        """Whether rounds, and pulls without a reward, are counted: indices need that."""
+        return not self.rule.samples
+
+    @cached_property
+    def explorer(self) -> Explorer:
+        return Explorer(self.arms, self.rule.oracle)
+
+    def new_state(self, meta: MetaBelief, design: FloatArray | None = None) -> TaskState:
+        """Of a task of which nothing is known, before anything is drawn for it."""
+        stats = meta.empty(design=design)
+        asked = None
+        if self.explore_first:
+            moving = self.arms.come_with_decisions
+            asked = np.zeros(stats.pending_shape if moving else self.arms.count or 0)
+        digest = meta.digest(stats, design=design) if self.source.LEARNS else None
+        return TaskState(stats, digest, design, None, asked)
+
+    def drawn(self, meta: MetaBelief, state: TaskState, rng: Rng) -> TaskState:
+        """A new task, with what is drawn for it."""
+        mu = self.source.draw(meta, rng)
+        return state if mu is None else state._replace(mu=mu)
+
+    def decide(
+        self,
+        meta: MetaBelief,
+        state: TaskState,
+        rng: Rng,
+        *,
+        rows: FloatArray | None = None,
+        allowed: BoolArray | None = None,
+        horizon: int | None = None,
+        draws: int | None = None,
+        logged: bool = False,
+    ) -> tuple[Choice, TaskState]:
+        """A choice for a task, and its state after that; `draws` and `logged` as in `choose`."""
+        if state.digest is None and self.source.LEARNS:  # after a load, or with a new arm
+            state = state._replace(digest=state.digested(meta))
+        choice = None
+        if state.asked is not None:
+            choice, state = self._forced(state, rows, allowed, draws is not None)
+        if choice is None:
+            belief = self.source.posterior(meta, state)
+            if self.counts_pending:
+                scene = self._scene(meta, belief, state, rng, rows, horizon)
+            else:
+                scene = Scene(belief, rng, rows)
+            choice = choose(self.rule, scene, allowed, draws=draws, logged=logged)
+        if self.counts_pending:
+            state = self.awaiting(state, rows, choice.action)
+        return choice, state
+
+    def _scene(
+        self,
+        meta: MetaBelief,
+        belief: Any,
+        state: TaskState,
+        rng: Rng,
+        rows: FloatArray | None,
+        horizon: int | None,
+    ) -> Scene:
+        pending = state.pending
+        if pending is not None and not pending.any():
+            pending = None
+        share = partial(self._share, meta, rows, state.design)
+        return Scene(belief, rng, rows, state.rounds + 1, horizon, pending, share)
+
+    def _share(
+        self, meta: MetaBelief, rows: FloatArray | None, design: FloatArray | None
+    ) -> FloatArray | float:
+        return meta.share(rows=rows, design=design) if self.source.LEARNS else 0.0
+
+    def _forced(
+        self, state: TaskState, rows: FloatArray | None, allowed: BoolArray | None, explained: bool
+    ) -> tuple[Choice | None, TaskState]:
+        """The next action of forced exploration, or None when nothing is left to explore."""
+        asked, action = state.asked, None
+        assert asked is not None
+        if rows is not None and self.arms.come_with_decisions:
+            action = newest_action(rows, state.stats.gram + asked, self.rule.oracle, allowed)
+            if action is None:
+                return None, state
+            pulled = np.atleast_2d(rows[action])
+            state = state._replace(asked=asked + pulled.T @ pulled)
+        else:
+            fresh = asked == 0
+            if not self.arms.n_features:
+                fresh &= state.stats.count == 0
+            arms = self.explorer.next(fresh, allowed)
+            if arms is None:
+                return None, state if allowed is not None else state._replace(asked=None)
+            asked = asked.copy()
+            asked[arms] += 1
+            state = state._replace(asked=asked)
+            action = int(arms[0]) if self.explorer.single else arms
+        return self._certain(action, rows) if explained else Choice(action, forced=True), state
+
+    def _certain(self, action: Action, rows: FloatArray | None) -> Choice:
+        chances = np.zeros(self.arms.count or 0 if rows is None else len(rows))
+        chances[action] = 1.0
+        return Choice(action, chances, forced=True)
+
+    def awaiting(self, state: TaskState, rows: FloatArray | None, action: Any) -> TaskState:
+        """After a decision whose reward is not known yet."""
+        pending = with_pulls(state.pending, rows, action, self.arms.count or 0)
+        return state._replace(rounds=state.rounds + 1, pending=pending)
+
+    def learn(
+        self, meta: MetaBelief, state: TaskState, stats: Any, pulled: Any, *, decided: bool
+    ) -> tuple[TaskState, MetaBelief]:
+        """New statistics, with a reward of what was pulled; was that `decided` here?"""
+        rounds, pending = state.rounds, state.pending
+        if self.counts_pending and not decided:
+            rounds += 1
+        elif decided and pending is not None:
+            pending = without_pulls(pending, pulled)
+        digest = None
+        if self.source.LEARNS:
+            arms = () if self.arms.n_features else (pulled,) if type(pulled) is int else set(pulled)
+            digest, meta = meta.replace_task(state.digested(meta), stats, arms)
+        if state.finished:
+            digest = None
+        new = TaskState(
+            stats, digest, state.design, state.mu, state.asked, state.finished, rounds, pending
+        )
+        return new, meta
+
+    def forget(self, meta: MetaBelief, state: TaskState) -> MetaBelief:
+        """The meta-belief without this task."""
+        return meta.absorb(-state.digested(meta).message) if self.source.LEARNS else meta
+
+    def grow(self, meta: MetaBelief, state: TaskState, rng: Rng) -> TaskState:
+        """A task's state with room for the arm that was added last."""
+        if state.asked is not None and not self.arms.come_with_decisions:
+            state = state._replace(asked=np.append(state.asked, 0.0))
+        if self.arms.n_features:
+            return state
+        return state._replace(
+            stats=state.stats.grow(meta.n_arms),
+            digest=None,
+            mu=self.source.grown_draw(meta, state.mu, rng),
+            pending=None if state.pending is None else np.append(state.pending, 0.0),
+        )
+
+
+def make_setup(
+    meta: MetaBelief,
+    source: PriorSource,
+    oracle: Oracle | None = None,
+    features: Any = None,
+    arms: Sequence[Arm] | None = None,
+    explore_first: bool = False,
+    policy: Policy | str = "ts",
+    epsilon: float = 0.0,
+) -> Setup:
+    """The parts of an agent, checked; the options are those of `Agent`."""
+    if isinstance(oracle, BestRow):
+        features, oracle = oracle.features, None
+    own = oracle is not None and type(oracle) is not BestArm
+    if not isinstance(explore_first, bool):
+        raise ValueError(f"explore_first is True or False, got {explore_first!r}")
+    if not 0 <= checks.number("epsilon", epsilon) <= 1:
+        raise ValueError(f"epsilon is a chance, between 0 and 1, got {epsilon}")
+    if epsilon and own:
+        raise ValueError("epsilon is for single arms: any set of arms is not an action")
+    checked = CheckedOracle(oracle) if own and oracle is not None else BestArm()
+    rule = Rule(policy_of(policy), checked, float(epsilon))
+    return Setup(_arms_of(meta, arm_names(arms), features), rule, source, explore_first)
+
+
+def _arms_of(meta: MetaBelief, names: tuple[Arm, ...] | None, features: Any) -> Arms:
+    dim = meta.n_features
+    if dim:
+        rows = None if features is None else np.array(feature_rows(features, dim))
+        sized = names if rows is None else rows
+        return Arms(None if sized is None else len(sized), names, rows, n_features=dim)
+    if features is not None:
+        raise ValueError("features are for linear models; this model has arms")
+    return Arms(meta.n_arms, names or meta.arms)

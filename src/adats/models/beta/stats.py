@@ -1,0 +1,17 @@
+"""Statistics of rewards that are 0 or 1."""
+
+from typing import Any
+
+from adats.models.core import checks
+from adats.models.core.stats import ArmStats
+
+
+class BinaryStats(ArmStats):
+    """Statistics of rewards that are 0 or 1."""
+
+    @classmethod
+    def check_reward(cls, reward: Any) -> float:
+        value = checks.number("reward", reward)
+        if value not in (0.0, 1.0):
+            raise ValueError(f"a binary reward is 0 or 1, got {value}")
+        return value

@@ -1,0 +1,28 @@
+"""What beliefs do in one way unless they know a better one."""
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from adats.models.core.types import FloatArray, IntArray, Rng
+
+
+class BeliefBase(ABC):
+    """Many draws one by one; and chances that only draws can tell."""
+
+    @abstractmethod
+    def sample(self, rng: Rng) -> FloatArray:
+        """A draw of theta."""
+
+    def draws(self, count: int, rng: Rng) -> FloatArray:
+        """Draws of theta, one a row."""
+        return np.stack([self.sample(rng) for _ in range(count)])
+
+    def best_chances(self, arms: IntArray | None = None) -> FloatArray | None:  # noqa: ARG002
+        """The chance of each of these arms (of all, if None) to be best; None: draws can tell."""
+        return None
+
+    def best_chance(self, arm: int, arms: IntArray | None = None) -> float | None:
+        """The chance of the arm at place `arm` among these."""
+        chances = self.best_chances(arms)
+        return None if chances is None else chances.item(arm)

@@ -1,0 +1,119 @@
+"""What meta-beliefs do in one way: a sum of messages, and answers that most models share."""
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+import numpy as np
+
+from adats.models.core.frozen import evolve
+from adats.models.core.sums import Sum
+from adats.models.core.types import Arm, Digest, FloatArray, Rng
+
+S = TypeVar("S")
+D = TypeVar("D", bound=Digest[Any])
+
+
+class MetaBase(ABC, Generic[S, D]):
+    """A frozen dataclass with a field `total`, the sum of the messages of all tasks.
+
+    Independent arms without names, whose number is `n_arms`, unless the subclass says otherwise.
+    """
+
+    NAME: ClassVar[str]
+    total: Sum
+    arms: tuple[Arm, ...] | None = None  # their names, where they have some
+
+    @property
+    def model(self) -> str:
+        """What users call the model."""
+        return self.NAME
+
+    @property
+    @abstractmethod
+    def n_arms(self) -> int:
+        """How many arms there are; 0 where arms are rows of features."""
+
+    @property
+    def n_features(self) -> int:
+        """Of each arm; 0 where arms have none."""
+        return 0
+
+    @property
+    def has_design(self) -> bool:
+        """Whether the prior mean of a task is a design times mu."""
+        return False
+
+    @property
+    def n_candidates(self) -> int:
+        """Numbers of candidates times arms that every decision looks at."""
+        return 0
+
+    @abstractmethod
+    def digest(self, stats: S, *, design: FloatArray | None = None) -> D:
+        """The statistics of one task, worked out."""
+
+    @abstractmethod
+    def sample(self, rng: Rng) -> FloatArray:
+        """A draw of the unknown parameter of the task prior."""
+
+    def absorb(self, message: FloatArray) -> Self:
+        """One more task; or, from a negative message, one less."""
+        return evolve(self, total=self.total.add(message))
+
+    def replace_task(self, old: D, stats: S, changed: Iterable[int]) -> tuple[D, Self]:
+        """New statistics of a task that is absorbed already; they differ in the arms `changed`."""
+        del changed
+        new = self.digest(stats)
+        return new, evolve(self, total=self.total.swap(old.message, new.message))
+
+    def retell(self, old: D, stats: S, changed: Iterable[int]) -> tuple[D, Self]:
+        """The old name of `replace_task`."""
+        warnings.warn("retell is called replace_task now", DeprecationWarning, stacklevel=2)
+        return self.replace_task(old, stats, changed)
+
+    def sums(self) -> FloatArray:
+        """All that was absorbed, as one array: two numbers for each of a message."""
+        return np.concatenate(self.total)
+
+    def with_sums(self, values: FloatArray) -> Self:
+        """The same model after what `sums` gave was absorbed."""
+        high, low = values.reshape(2, -1)
+        if high.shape != self.total.high.shape:
+            raise ValueError(f"total has shape {high.shape}, not {self.total.high.shape}")
+        if not np.isfinite(values).all():
+            raise ValueError("total is not finite")
+        return evolve(self, total=Sum(high.copy(), low.copy()))
+
+    def total_to_list(self) -> list[list[float]] | None:
+        """For a file; None where nothing was absorbed yet, so that a fresh prior is small."""
+        if not (self.total.high.any() or self.total.low.any()):
+            return None
+        return [self.total.high.tolist(), self.total.low.tolist()]
+
+    def with_total_of(self, data: dict[str, Any]) -> Self:
+        """With what `total_to_list` wrote into the data of a file."""
+        if data["total"] is None:
+            return self
+        high, low = (np.array(part, dtype=np.float64) for part in data["total"])
+        if high.ndim != 1 or low.shape != high.shape:
+            raise ValueError(f"total has shape {high.shape}")
+        return self.with_sums(np.concatenate([high, low]))
+
+    def grown_draw(self, mu: FloatArray, rng: Rng) -> FloatArray:
+        """A draw of `sample`, made before the last arm was added, with its part for that arm."""
+        fresh = self.sample(rng)
+        return mu if mu.size == fresh.size else np.append(mu, fresh[-1])
+
+    def widen(self, factor: float) -> Self:  # noqa: ARG002
+        """The meta-prior with its width times `factor`."""
+        raise ValueError(f"the meta-prior of a {self.model} model has no width")
+
+    def with_arm(self, name: Arm | None, like: int) -> Self:  # noqa: ARG002
+        """One more arm at the end, with the prior (not the data) of arm `like`."""
+        raise ValueError(f"arms cannot be added to a {self.model} model")
+
+    def figures(self) -> dict[str, FloatArray]:
+        """The parameters, by the names under which users give them."""
+        return {}

@@ -1,0 +1,41 @@
+"""Statistics of counts, and of times."""
+
+import math
+from typing import Any, ClassVar
+
+from adats.models.core.stats import ArmStats
+from adats.models.core.types import FloatArray
+
+
+class PositiveStats(ArmStats):
+    """Statistics of rewards that are not negative, such as waiting times."""
+
+    @classmethod
+    def check_reward(cls, reward: Any) -> float:
+        value = super().check_reward(reward)
+        if value < 0:
+            raise ValueError(f"a reward of this model is not negative, got {value}")
+        return value
+
+
+class CountStats(ArmStats):
+    """Statistics of counts; the fourth row sums log y!, which the Poisson evidence needs."""
+
+    ROWS: ClassVar[int] = 4
+
+    @property
+    def log_factorial(self) -> FloatArray:
+        row: FloatArray = self.table[3]
+        return row
+
+    @classmethod
+    def check_reward(cls, reward: Any) -> float:
+        value = super().check_reward(reward)
+        if value < 0 or value != math.floor(value):
+            raise ValueError(f"a count is 0, 1, 2, ..., got {value}")
+        return value
+
+    @staticmethod
+    def _pull(table: FloatArray, arm: int, value: float) -> None:
+        ArmStats._pull(table, arm, value)
+        table[3, arm] += math.lgamma(value + 1.0)

@@ -1,0 +1,103 @@
+"""Statistics of a linear model."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from adats.models.core import checks
+from adats.models.core.stats import ArmStats, same_shape
+from adats.models.core.types import FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class LinearStats:
+    """Number of pulls n, Gram matrix Σ aaᵀ, Σ a·y and Σ y² (G and B of the paper).
+
+    The three sums are kept as one matrix, Σ (a, y)(a, y)ᵀ.
+
+    >>> stats = LinearStats.zeros(2).add([1.0, 0.0], 2.0)
+    >>> stats.n, stats.xy, stats.yy
+    (1.0, array([2., 0.]), 4.0)
+    """
+
+    n: float
+    moments: FloatArray
+
+    @classmethod
+    def zeros(cls, dim: int) -> Self:
+        return cls(0.0, np.zeros((dim + 1, dim + 1)))
+
+    @property
+    def gram(self) -> FloatArray:
+        return self.moments[:-1, :-1]
+
+    @property
+    def xy(self) -> FloatArray:
+        return self.moments[:-1, -1]
+
+    @property
+    def yy(self) -> float:
+        return float(self.moments[-1, -1])
+
+    def add(self, action: Any, reward: Any) -> Self:
+        """One more pull of the arm with features `action`; or several, a row each."""
+        size = len(self.moments)
+        clean = type(action) is np.ndarray and action.dtype == np.float64
+        x = action if clean else checks.array("features", action)
+        if x.shape[-1:] != (size - 1,) or x.ndim not in (1, 2):
+            raise ValueError(f"features must end in {size - 1} numbers, got shape {x.shape}")
+        checks.modest("features", x.ravel())
+        if x.ndim == 1:
+            z = np.empty(size)
+            z[:-1] = x
+            z[-1] = self.check_reward(reward)
+            n, moments = 1.0, z[:, None].dot(z[None, :])
+        else:
+            rewards = checks.array("reward", reward)
+            if rewards.shape != x.shape[:1]:
+                raise ValueError(f"{rewards.shape} rewards for features of shape {x.shape}")
+            z = np.column_stack([x, rewards])
+            checks.modest("reward", rewards)
+            n, moments = float(len(z)), z.T @ z
+        return type(self)(self.n + n, self.moments + moments)
+
+    def __add__(self, other: Self) -> Self:
+        same_shape(self.moments, other.moments)
+        return type(self)(self.n + other.n, self.moments + other.moments)
+
+    def __sub__(self, other: Self) -> Self:
+        same_shape(self.moments, other.moments)
+        return type(self)(self.n - other.n, self.moments - other.moments)
+
+    @staticmethod
+    def check_reward(reward: Any) -> float:
+        """The reward as a float, or an error where it cannot be one."""
+        return ArmStats.check_reward(reward)
+
+    @property
+    def pending_shape(self) -> tuple[int, ...]:
+        """Of pulls that were asked for and have no reward yet: their Gram matrix."""
+        return self.gram.shape
+
+    def dwarfed_by(self, out: Self, factor: float) -> bool:
+        """Whether so little is left beside what was taken `out` that it is round-off."""
+        taken, left = (np.abs(part.flat()).max() for part in (out, self))
+        return bool(taken > factor * left)
+
+    def grow(self, arms: int) -> Self:  # noqa: ARG002
+        """Statistics of features do not depend on how many arms there are."""
+        return self
+
+    def flat(self) -> FloatArray:
+        """All numbers in one array; `from_flat` reads them back."""
+        return np.append(self.moments.ravel(), self.n)
+
+    @classmethod
+    def from_flat(cls, values: FloatArray) -> Self:
+        size = math.isqrt(max(values.size - 1, 0))
+        if values.ndim != 1 or size == 0 or size * size + 1 != values.size:
+            raise ValueError(f"{values.size} numbers are not the statistics of a linear model")
+        moments = values[:-1].reshape(size, size).copy()
+        return cls(float(values[-1]), moments)
