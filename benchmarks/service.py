@@ -16,9 +16,9 @@ from typing import NamedTuple
 import msgspec
 
 from adats.service.engine import Engine
-from adats.service.messages import Ask, Tell
-from adats.service.spec import Experiment
-from adats.service.sqlite import SQLiteStore
+from adats.service.messages import DecisionRequest, RewardRequest
+from adats.service.spec import ExperimentSpec
+from adats.service.stores.sqlite import SQLiteStore
 
 FEW, MANY = 1_000, 100_000  # tasks
 ROUNDS, SECONDS, CONNECTIONS = 3, 5, 64
@@ -85,12 +85,12 @@ def fill(path: Path, tasks: int) -> None:
     store = SQLiteStore(path)
     engine = Engine(store)
     engine.begin()
-    engine.put("default", "x", msgspec.convert(SPEC, Experiment))
+    engine.put("default", "x", msgspec.convert(SPEC, ExperimentSpec))
     for i in range(tasks):
-        engine.decide("default", "x", Ask(f"t{i}", f"d{i}"))
-        engine.reward("default", "x", Tell(f"d{i}", 0.1))
+        engine.decide("default", "x", DecisionRequest(f"t{i}", f"d{i}"))
+        engine.reward("default", "x", RewardRequest(f"d{i}", 0.1))
     for i in range(ROUNDS * WAITING):
-        engine.decide("default", "x", Ask(f"t{i * 7919 % tasks}", f"r{i + 1}"))
+        engine.decide("default", "x", DecisionRequest(f"t{i * 7919 % tasks}", f"r{i + 1}"))
     engine.flush()
     store.commit()
     store.close()

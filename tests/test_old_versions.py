@@ -3,14 +3,14 @@
 import warnings
 
 import numpy as np
+import old_files
 import pytest
+import traces
 
 import adats
-import old_files
-import traces
 from adats.learning.tables import load_statistics
 from adats.service.replay import replay
-from adats.service.sqlite import SQLiteStore
+from adats.service.stores.sqlite import SQLiteStore
 
 CLOSE = 1e-12  # relative: where two formulas have become one
 TRACES, FILES = traces.read(), old_files.read()

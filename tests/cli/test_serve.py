@@ -13,7 +13,7 @@ import served
 from command import call
 
 import adats
-from adats.service.messages import Ask, NewArm, Tell
+from adats.service.messages import DecisionRequest, NewArm, RewardRequest
 
 WINDOWED = served.GAUSSIAN | {"window": 60.0, "default_reward": 0.0}
 
@@ -153,7 +153,7 @@ def test_a_running_service_learns_of_keys(monkeypatch, capsys, tmp_path):
 
 
 def test_keys_that_cannot_be_are_one_line(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr("adats.service.sqlite.BUSY", 0.05)
+    monkeypatch.setattr("adats.service.stores.sqlite.BUSY", 0.05)
     missing = tmp_path / "missing.db"
     assert call(monkeypatch, "keys", "list", "--db", missing) == 2
     assert "there is no such store" in capsys.readouterr().err
@@ -191,14 +191,14 @@ def store(tmp_path):
     for name in ("x", "y"):
         local.put(name, WINDOWED)
         for i in range(20):
-            local.decide(name, Ask(f"t{i % 5}", f"d{i}"))
+            local.decide(name, DecisionRequest(f"t{i % 5}", f"d{i}"))
             local.clock.time += 10
             if i % 3:
-                local.reward(name, Tell(f"d{i}", float(i % 4)))
+                local.reward(name, RewardRequest(f"d{i}", float(i % 4)))
     local.clock.time += 100
     local.add_arm("x", NewArm("d", like="a"))
-    local.decide("x", Ask("t0", "new", allowed=["d"]))
-    local.decide("y", Ask("t9", "last"))
+    local.decide("x", DecisionRequest("t0", "new", allowed=["d"]))
+    local.decide("y", DecisionRequest("t9", "last"))
     local.close()
     return db
 
@@ -245,7 +245,7 @@ def test_decisions_and_states_that_do_not_follow_from_the_log_are_found_out(
     agent._key = bytes(8)  # not the seed of the experiment
     agent.tell(task="t2", action="a", reward=1.0)  # it is not in the log
     for i in range(5):
-        local.decide("x", Ask("t1", f"wrong-{i}"))
+        local.decide("x", DecisionRequest("t1", f"wrong-{i}"))
     local.close()
     assert call(monkeypatch, "replay", store) == 1
     told = capsys.readouterr().out

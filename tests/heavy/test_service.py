@@ -1,19 +1,19 @@
 """Schemathesis over the whole description of the service, for some minutes."""
 
-import pytest
-
 import fuzzing
-from adats.service.keys import new_key
-from adats.service.operations import OPERATIONS
-from adats.service.sqlite import Keys
+import pytest
 from served import call, process
+
+from adats.service.http.operations import OPERATIONS
+from adats.service.keys import new_key
+from adats.service.stores.sqlite import SQLiteKeys
 
 pytestmark = pytest.mark.heavy
 
 
 def add_key(db, tenant, *, write):
     key, row = new_key(tenant, write=write)
-    with Keys(db, make=True) as kept:
+    with SQLiteKeys(db, make=True) as kept:
         kept.add(row)
     return key
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from served import call
 
-from adats.service.openapi import description
+from adats.service.http.openapi import description
 
 NUMBER = {"type": "number"}
 MODEST = {"type": "number", "minimum": -100, "maximum": 100}
@@ -129,14 +129,14 @@ def narrowed(*, keyed=False):
                     parameter["schema"] = {"enum": listed[parameter["name"]]}
     schemas = found["components"]["schemas"]
     row = _list(MODEST, 2, 2)
-    schemas["Ask"]["properties"] |= {
+    schemas["DecisionRequest"]["properties"] |= {
         "task": {"enum": TASKS},
         "decision_id": {"anyOf": [{"type": "null"}, {"enum": DECISIONS}]},
         "features": {"anyOf": [{"type": "null"}, _list(row, 1, 3), _list(_list(NUMBER), 0, 3)]},
         "allowed": {"anyOf": [{"type": "null"}, _list({"enum": [*ARMS, 0, 1]}, 0, 3)]},
         "horizon": {"anyOf": [{"type": "null"}, {"type": "integer", "minimum": 1, "maximum": 99}]},
     }
-    schemas["Tell"]["properties"] |= {
+    schemas["RewardRequest"]["properties"] |= {
         "decision_id": {"enum": DECISIONS},
         "reward": {"anyOf": [{"enum": [0, 1, 2]}, NUMBER, _list(MODEST, 1, 2)]},
     }

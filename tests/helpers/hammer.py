@@ -16,7 +16,7 @@ import numpy as np
 from served import GAUSSIAN, call, process
 
 import adats
-from adats.service.sqlite import SQLiteView
+from adats.service.stores.sqlite import SQLiteReadView
 
 WINDOW, DEFAULT = 0.3, -0.5
 EXPERIMENTS = {
@@ -206,7 +206,7 @@ def kill_often(db, clients, *, times, seed):
 def check_log(db, clients):
     """What was acknowledged is in the store, what is there was sent; the library told the same."""
     agents = {}
-    with SQLiteView(db) as view:
+    with SQLiteReadView(db) as view:
         for name in EXPERIMENTS:
             row = view.experiment("default", name)
             decisions, rewards = list(view.decisions(row.id)), list(view.rewards(row.id))

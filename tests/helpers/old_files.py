@@ -18,7 +18,7 @@ import traces
 from served import Clock, Local
 
 import adats
-from adats.service.messages import Ask
+from adats.service.messages import DecisionRequest
 
 ASSETS = traces.ASSETS
 AGENTS = {f"{kind}, AdaTS": (kind, adats.AdaTS, "ts") for kind in cases.CASES} | {
@@ -115,7 +115,7 @@ def seen_of_store(path, now):
             about = local.about(name)
             rows = 3 if about.arms is None else len(about.arms) + len(about.retired)
             features = np.random.default_rng(2).normal(size=(rows, 2)).tolist()
-        chosen = local.decide(name, Ask("ann", "next", features, None, 4))
+        chosen = local.decide(name, DecisionRequest("ann", "next", features, None, 4))
         parts = [x for part in meta.parts for x in (part.mean, part.scale)]
         task = [x for part in local.task(name, "ann").parts for x in (part.mean, part.prior_mean)]
         found[name] = {

@@ -28,11 +28,15 @@ from adats.models import prior_files
 from adats.models.core import files
 from adats.models.core.stats import ArmStats
 from adats.models.default_prior import default_prior
-from adats.service.engine import NotFound
-from adats.service.messages import Ask, NewArm, Refused, Tell, Tells
-from adats.service.model import _keyed
-from adats.service.rules import Conflict
-from adats.service.spec import Invalid
+from adats.service.errors import Conflict, Invalid, NotFound
+from adats.service.messages import (
+    DecisionRequest,
+    NewArm,
+    RefusedReward,
+    RewardBatchRequest,
+    RewardRequest,
+)
+from adats.service.model import generator_state
 
 CLOSE = {"rtol": 1e-8, "atol": 1e-8}
 TENANT = "default"
@@ -327,7 +331,7 @@ class Book:
     def choice(self, agent, ask):
         """What the library chooses from this state with the randomness of this decision."""
         bits = np.random.PCG64(0)
-        bits.state = _keyed(self.rules.seed.to_bytes(8, "little"), ask.decision_id)
+        bits.state = generator_state(self.rules.seed.to_bytes(8, "little"), ask.decision_id)
         rng = agent._rng = np.random.Generator(bits)
         before = agent._tasks.get(ask.task, agent._blank)
         own = agent.ask(
@@ -416,7 +420,7 @@ class Play:
             allowed = [still[i] for i in rng.permutation(len(still))[:size]]
         horizon = int(rng.integers(1, 50)) if book.rules.policy in ("index", "far") else None
         self.count += decision_id is None
-        return Ask(task, decision_id or f"d{self.count}", features, allowed, horizon)
+        return DecisionRequest(task, decision_id or f"d{self.count}", features, allowed, horizon)
 
     def decide(self, name, ask):
         """A decision, which has to be the library's."""
@@ -527,8 +531,8 @@ class Play:
         for tell in tells:  # one after another: the first changes what the second is
             codes.append(self._expect(name, tell))
             self._note(name, tell, codes[-1])
-        told = self._work("rewards", name, Tells(tells))
-        found = [r.code if isinstance(r, Refused) else r.status for r in told.results]
+        told = self._work("rewards", name, RewardBatchRequest(tells))
+        found = [r.code if isinstance(r, RefusedReward) else r.status for r in told.results]
         assert found == codes
         assert told.refused == sum(isinstance(code, int) for code in codes)
         self._moved(name, sum(code in STORED for code in codes))
@@ -687,7 +691,7 @@ class Play:
             pairs += [([p.mean for p in view.parts], due.mean)]
             pairs += [([p.scale for p in view.parts], due.scale)]
             if book.rules.policy != "ts":
-                kept, known = served.shelf[task], agent._tasks[task]
+                kept, known = served.task_cache[task], agent._tasks[task]
                 pairs += [(kept.rounds, known.rounds), (kept.pending, known.pending)]
         if book.tasks:  # the prior of a task is what the others taught
             prior = book.library(self.now, without=task).meta.task_prior()
@@ -751,7 +755,7 @@ def random_schedule(play, rng, steps, *, forget=False):
             late = bool(rng.random() < 0.15)
             if late:
                 play.wait_for(name, known)
-            play.reward(name, Tell(known, value, reward_id), settled=not late)
+            play.reward(name, RewardRequest(known, value, reward_id), settled=not late)
         elif step < 0.9:
             play.wait(float(rng.exponential(3.0)))
         elif step < 0.94:

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 import msgspec
 
 from adats.service.engine import Engine
-from adats.service.spec import Experiment
-from adats.service.sqlite import SQLiteStore
+from adats.service.spec import ExperimentSpec
+from adats.service.stores.sqlite import SQLiteStore
 
 GAUSSIAN = {
     "model": "gaussian",
@@ -88,7 +88,7 @@ class Local:
         self.engine = Engine(self.store, clock=self.clock)
 
     def __getattr__(self, name):
-        """`local.decide("x", Ask("t"))` is the engine's, for the tenant `default`."""
+        """`local.decide("x", DecisionRequest("t"))` is the engine's, for the tenant `default`."""
 
         def work(*arguments):
             self.engine.begin()
@@ -105,7 +105,7 @@ class Local:
         return work
 
     def put(self, name, spec):
-        return self.__getattr__("put")(name, msgspec.convert(spec, Experiment))
+        return self.__getattr__("put")(name, msgspec.convert(spec, ExperimentSpec))
 
     def close(self):
         self.store.close()

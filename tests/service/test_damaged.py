@@ -10,19 +10,19 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
+import command
 import pytest
 import uvicorn
-
-import command
-from adats.models.core.errors import FileFormatError
-from adats.service import file
-from adats.service.file import check_file
-from adats.service.messages import Ask, Tell
-from adats.service.replay import replay
-from adats.service.sqlite import SQLiteStore, SQLiteView
-from adats.service.store import DamagedStore, StoreError
 from hammer import check_statistics, told_by_library, wait_for
 from served import GAUSSIAN, Clock, Local, call, process
+
+from adats.models.core.errors import FileFormatError
+from adats.service.errors import DamagedStore, StoreError
+from adats.service.messages import DecisionRequest, RewardRequest
+from adats.service.replay import replay
+from adats.service.stores import sqlite_file
+from adats.service.stores.sqlite import SQLiteReadView, SQLiteStore
+from adats.service.stores.sqlite_file import check_file
 
 DECISIONS = 20
 
@@ -141,7 +141,7 @@ def test_a_tail_that_was_never_acknowledged_is_no_damage(torn):
 
 
 def check_whole(db):
-    with SQLiteView(db) as view:
+    with SQLiteReadView(db) as view:
         row = view.experiment("default", "x")
         decisions = list(view.decisions(row.id))
         assert [decision.decision_id for decision in decisions] == [
@@ -248,7 +248,7 @@ def test_a_store_whose_making_was_cut_off_is_made(tmp_path):
 
 
 def test_a_folder_without_a_write_ahead_log_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(file, "connect", lambda *_, **__: sqlite3.connect(":memory:"))
+    monkeypatch.setattr(sqlite_file, "connect", lambda *_, **__: sqlite3.connect(":memory:"))
     with pytest.raises(FileFormatError, match="no write-ahead log"):
         SQLiteStore(tmp_path / "x.db")
 
@@ -268,7 +268,7 @@ def test_a_refusal_is_exit_code_2_of_the_process_too(whole):
 
 def contents(db):
     """All that can be read of a store."""
-    with SQLiteView(db) as view:
+    with SQLiteReadView(db) as view:
         rows = view.experiments()
         parts = (view.tasks, view.decisions, view.rewards, view.changes)
         return rows, [list(part(row.id)) for row in rows for part in parts], view.key_rows()
@@ -280,8 +280,8 @@ def test_a_flipped_bit_is_found_or_harmless(tmp_path):
     made.put("x", GAUSSIAN)
     for i in range(DECISIONS):
         made.clock.time += 1
-        made.decide("x", Ask(f"t{i % 4}", f"d{i}"))
-        made.reward("x", Tell(f"d{i}", i / 4))
+        made.decide("x", DecisionRequest(f"t{i % 4}", f"d{i}"))
+        made.reward("x", RewardRequest(f"d{i}", i / 4))
     made.close()
     good, db = (tmp_path / "x.db").read_bytes(), tmp_path / "hurt" / "x.db"
     db.parent.mkdir()
@@ -311,7 +311,7 @@ def outcome(db, wanted):
         return "read"
     target = SQLiteStore(db.with_name("replayed.db"))
     try:
-        with SQLiteView(db) as view:
+        with SQLiteReadView(db) as view:
             return "silent" if replay(view, target).same else "replay"
     finally:
         target.close()
@@ -332,7 +332,7 @@ def partly(whole):
     made.put("lost", GAUSSIAN)
     made.put("windowed", GAUSSIAN | {"window": 1.0, "default_reward": 0.0})
     for task in ("t1", "u"):
-        made.decide("windowed", Ask(task, f"of-{task}"))
+        made.decide("windowed", DecisionRequest(task, f"of-{task}"))
     made.close()
     connection = sqlite3.connect(whole)
     connection.create_function("spoiled", 1, spoiled)
@@ -382,7 +382,7 @@ def test_damage_in_one_place_is_said_and_the_rest_goes_on(partly):
     for what in ("task 't1'", "decision 'd2'", "experiment 'lost'"):
         assert f"ERROR the store is damaged: {what} is not as written" in logged
     assert "Traceback" not in logged
-    with SQLiteView(partly) as view:
+    with SQLiteReadView(partly) as view:
         names = {row[0] for row in view._all("SELECT decision_id FROM decisions")}
         assert {f"n{i}" for i in range(64) if i % 4 != 1} <= names
         assert not names & {"new", "e", *(f"n{i}" for i in range(1, 64, 4))}
@@ -423,7 +423,7 @@ def test_windows_of_other_tasks_end_though_one_task_is_damaged(tmp_path):
     local = Local(path, clock)
     local.put("x", spec)
     for task in ("bad", "good"):
-        local.decide("x", Ask(task, task))
+        local.decide("x", DecisionRequest(task, task))
     local.close()
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE tasks SET rounds = 5 WHERE task = 'bad'")

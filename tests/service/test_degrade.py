@@ -12,12 +12,6 @@ from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import pytest
-
-from adats.service.desk import TICK
-from adats.service.engine import BACKLOG
-from adats.service.messages import Ask
-from adats.service.sqlite import SQLiteStore, SQLiteView
-from adats.service.store import StoreError
 from hammer import (
     Client,
     Connection,
@@ -31,6 +25,12 @@ from hammer import (
     wait_for,
 )
 from served import GAUSSIAN, Local, call, process
+
+from adats.service.commit_queue import SETTLE_EVERY
+from adats.service.engine import BACKLOG
+from adats.service.errors import StoreError
+from adats.service.messages import DecisionRequest
+from adats.service.stores.sqlite import SQLiteReadView, SQLiteStore
 
 CONTROLLED = GAUSSIAN | {"control": "b"}
 
@@ -78,7 +78,7 @@ TROUBLES = {
 
 
 def decisions_of(service, name):
-    with SQLiteView(service.db) as view:
+    with SQLiteReadView(service.db) as view:
         row = view.experiment("default", name)
         decisions = list(view.decisions(row.id))
         check_statistics(view, row, told_by_library(decisions), decisions)
@@ -255,7 +255,7 @@ def test_too_many_requests_are_turned_away_whole(tmp_path):
             if status == 429:
                 assert int(headers["retry-after"]) > 0
                 assert "waiting" in told["error"]
-        with SQLiteView(db) as view:
+        with SQLiteReadView(db) as view:
             kept = {row.decision_id for row in view.decisions(1)}
         assert kept == {name for name, (status, _, _) in answers.items() if status == 200}
         assert ready(service) == 200
@@ -303,7 +303,7 @@ def test_a_store_that_was_taken_away_takes_no_more(tmp_path):
             (tmp_path / "elsewhere").rename(tmp_path / name)
             wait_for(lambda: ready(service) == 200)
         assert call(f"{url}/decide", "POST", {"task": "t", "decision_id": "2"})[0] == 200
-    with SQLiteView(db) as view:
+    with SQLiteReadView(db) as view:
         assert [row.decision_id for row in view.decisions(1)] == ["1", "2"]
 
 
@@ -313,7 +313,7 @@ def test_a_backlog_of_windows_is_settled_without_waiting(tmp_path):
     local.put("x", GAUSSIAN | {"window": 0.5, "default_reward": 0.0})
     local.engine.begin()
     for i in range(20 * BACKLOG):
-        local.engine.decide("default", "x", Ask(f"t{i % 50}", f"d{i}"))
+        local.engine.decide("default", "x", DecisionRequest(f"t{i % 50}", f"d{i}"))
     local.engine.flush()
     local.store.commit()
     local.close()
@@ -321,4 +321,4 @@ def test_a_backlog_of_windows_is_settled_without_waiting(tmp_path):
         url = f"{service.url}/v1/experiments/x/report"
         began = time.monotonic()
         wait_for(lambda: call(url)[1]["counted"] == 20 * BACKLOG, pause=0.2)
-        assert time.monotonic() - began < 20 * TICK * 0.7
+        assert time.monotonic() - began < 20 * SETTLE_EVERY * 0.7

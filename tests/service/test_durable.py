@@ -7,13 +7,6 @@ import signal
 import sqlite3
 
 import pytest
-
-from adats.service.desk import Desk
-from adats.service.engine import Engine
-from adats.service.file import witnessed
-from adats.service.messages import Ask, Tell
-from adats.service.sqlite import SQLiteStore
-from adats.service.store import StoreError
 from hammer import (
     Client,
     Connection,
@@ -31,9 +24,16 @@ from hammer import (
 )
 from served import GAUSSIAN, Local, call, process
 
+from adats.service.commit_queue import CommitQueue
+from adats.service.engine import Engine
+from adats.service.errors import StoreError
+from adats.service.messages import DecisionRequest, RewardRequest
+from adats.service.stores.sqlite import SQLiteStore
+from adats.service.stores.sqlite_file import witnessed
+
 # Acknowledges each operation, but commits only the first few.
 LAZY = """
-from adats.service import sqlite
+from adats.service.stores import sqlite
 
 class Lazy(sqlite.SQLiteStore):
     commits = 0
@@ -138,17 +138,17 @@ def ask_and_tell(engine, count=3):
     """Some decisions, all at once, and a reward for the first."""
 
     async def play():
-        desk = Desk(engine)
-        desk.start()
+        queue = CommitQueue(engine)
+        queue.start()
         try:
-            asks = [Ask(f"t{i}", f"d{i}") for i in range(count)]
-            asked = [desk.do(lambda a=ask: engine.decide("default", "x", a)) for ask in asks]
+            asks = [DecisionRequest(f"t{i}", f"d{i}") for i in range(count)]
+            asked = [queue.do(lambda a=ask: engine.decide("default", "x", a)) for ask in asks]
             found = await asyncio.gather(*asked, return_exceptions=True)
-            tell = lambda: engine.reward("default", "x", Tell("d0", 1.0))  # noqa: E731
-            found += await asyncio.gather(desk.do(tell), return_exceptions=True)
-            return found, desk.trouble
+            tell = lambda: engine.reward("default", "x", RewardRequest("d0", 1.0))  # noqa: E731
+            found += await asyncio.gather(queue.do(tell), return_exceptions=True)
+            return found, queue.trouble
         finally:
-            await desk.close()
+            await queue.close()
 
     return asyncio.run(play())
 
@@ -192,7 +192,7 @@ def test_a_witness_that_cannot_be_written_is_behind_and_no_more(tmp_path, monkey
         assert trouble is None
         assert found[-1].status == "counted"
         assert witnessed(made.store.path) == before
-        made.decide("x", Ask("t", "another"))
+        made.decide("x", DecisionRequest("t", "another"))
         assert witnessed(made.store.path) > before + 1
     finally:
         made.close()

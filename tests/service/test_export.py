@@ -6,14 +6,14 @@ import json
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from command import call
+from schedules import CASES, TENANT, Play, Rules, random_schedule, rules_that_fit
+from served import GAUSSIAN, Local
 
 import adats
 from adats.learning.logs import statistics
 from adats.service import export
-from adats.service.messages import Ask, NewArm, Tell
-from command import call
-from schedules import CASES, TENANT, Play, Rules, random_schedule, rules_that_fit
-from served import GAUSSIAN, Local
+from adats.service.messages import DecisionRequest, NewArm, RewardRequest
 
 RULES = Rules(several="last", window=10.0, default=0.0, holdout="control")
 MODELS = {"semi-bandit": "gaussian"}  # what a fit calls the model of an experiment
@@ -88,8 +88,8 @@ def test_both_kinds_of_log_have_the_statistics_of_the_store(tmp_path, monkeypatc
 
 def test_the_rows_of_one_action_of_several_arms_share_its_decision_id(local, tmp_path):
     local.put("x", GAUSSIAN | {"model": "semi-bandit", "size": 2, "exactly": True})
-    decided = local.decide("x", Ask("t", "d"))
-    local.reward("x", Tell("d", [1.0, 2.0]))
+    decided = local.decide("x", DecisionRequest("t", "d"))
+    local.reward("x", RewardRequest("d", [1.0, 2.0]))
     for kind in export.FORMATS:
         found, _ = exported(local, kind, tmp_path)
         assert [row["decision_id"] for row in found] == ["d", "d"]
@@ -102,8 +102,8 @@ def test_features_are_those_of_the_arm_that_was_pulled(local, tmp_path):
     prior = {"given": {"mean": 0.0, "cov": 1.0, "task_cov": 0.5}}
     local.put("x", {"model": "linear", "dim": 3, "noise": 1.0, "prior": prior})
     features = np.random.default_rng(5).normal(size=(4, 3)).tolist()
-    decided = local.decide("x", Ask("t", "d", features))
-    local.reward("x", Tell("d", 1.0))
+    decided = local.decide("x", DecisionRequest("t", "d", features))
+    local.reward("x", RewardRequest("d", 1.0))
     for kind in export.FORMATS:
         (row,), _ = exported(local, kind, tmp_path)
         assert row["arm"] == decided.action
@@ -114,8 +114,8 @@ def test_features_are_those_of_the_arm_that_was_pulled(local, tmp_path):
 def test_arms_are_numbers_where_they_have_no_names(local, tmp_path, arms):
     local.put("x", GAUSSIAN | {"arms": arms})
     for i in range(8):
-        local.decide("x", Ask("t", str(i)))
-        local.reward("x", Tell(str(i), 1.0))
+        local.decide("x", DecisionRequest("t", str(i)))
+        local.reward("x", RewardRequest(str(i), 1.0))
     for kind in export.FORMATS:
         found, path = exported(local, kind, tmp_path)
         assert {type(row["arm"]) for row in found} == {int if arms == 3 else str}
@@ -128,8 +128,8 @@ def test_names_that_look_like_something_else_stay_as_they_are(local, tmp_path):
     tasks = ["7", "007", "2024-01-01", "0b9d2c4e-5c8b-4e9e-9b0e-0d8f1a2b3c4d", "true", "null", "é"]
     local.put("x", GAUSSIAN)
     for i, task in enumerate(tasks):
-        local.decide("x", Ask(task, str(i)))
-        local.reward("x", Tell(str(i), float(i)))
+        local.decide("x", DecisionRequest(task, str(i)))
+        local.reward("x", RewardRequest(str(i), float(i)))
     for kind in export.FORMATS:
         _, path = exported(local, kind, tmp_path)
         table = statistics(path, model="gaussian").table
@@ -139,7 +139,7 @@ def test_names_that_look_like_something_else_stay_as_they_are(local, tmp_path):
 @pytest.mark.parametrize("kind", export.FORMATS)
 def test_an_empty_log_is_a_file_without_rows(local, tmp_path, kind):
     local.put("x", GAUSSIAN)
-    local.decide("x", Ask("t"))
+    local.decide("x", DecisionRequest("t"))
     found, path = exported(local, kind, tmp_path)
     assert found == []
     if kind == "parquet":
@@ -152,13 +152,13 @@ def test_the_log_is_that_of_one_moment_while_decisions_go_on(local, kind, monkey
     monkeypatch.setattr(export, "PIECE", 3)
     local.put("x", GAUSSIAN)
     for i in range(8):
-        local.decide("x", Ask(f"t{i % 2}", str(i)))
-        local.reward("x", Tell(str(i), 1.0))
+        local.decide("x", DecisionRequest(f"t{i % 2}", str(i)))
+        local.reward("x", RewardRequest(str(i), 1.0))
     stream = pieces(local, kind)
     content = next(stream)
     for i in range(8, 20):
-        local.decide("x", Ask("t0", str(i)))
-        local.reward("x", Tell(str(i), 1.0))
+        local.decide("x", DecisionRequest("t0", str(i)))
+        local.reward("x", RewardRequest(str(i), 1.0))
     local.add_arm("x", NewArm("d", like="a"))
     local.forget("x", "t1")
     content += b"".join(stream)
@@ -177,9 +177,9 @@ def test_a_prior_is_fitted_from_the_log_and_served_again(local, tmp_path, monkey
         theta = [1.0, 0.0, -1.0] + 0.3 * rng.standard_normal(3)
         for _ in range(12):
             count += 1
-            decided = local.engine.decide(TENANT, "x", Ask(f"u{task}", str(count)))
+            decided = local.engine.decide(TENANT, "x", DecisionRequest(f"u{task}", str(count)))
             reward = theta["abc".index(decided.action)] + 0.5 * rng.standard_normal()
-            local.engine.reward(TENANT, "x", Tell(str(count), float(reward)))
+            local.engine.reward(TENANT, "x", RewardRequest(str(count), float(reward)))
     local.engine.flush()
     local.store.commit()
     _, path = exported(local, kind, tmp_path)

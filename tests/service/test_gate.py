@@ -12,16 +12,14 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from served import GAUSSIAN, Local, call, process
 
 from adats.service import keys
-from adats.service.engine import NotFound
-from adats.service.http import Gate, Problem
-from adats.service.messages import Ask, NewArm, Tell
-from adats.service.operations import LARGEST, LARGEST_SPEC, OPERATIONS
-from adats.service.rules import Conflict
-from adats.service.spec import Invalid
-from adats.service.sqlite import Keys
-from served import GAUSSIAN, Local, call, process
+from adats.service.errors import Conflict, Invalid, NotFound, Unauthorized, status_of
+from adats.service.http.access import AccessControl
+from adats.service.http.operations import LARGEST_BODY, LARGEST_SPEC, OPERATIONS
+from adats.service.messages import DecisionRequest, NewArm, RewardRequest
+from adats.service.stores.sqlite import SQLiteKeys
 
 LINEAR = {
     "model": "linear",
@@ -37,7 +35,7 @@ BODIES = {
 }
 GUARDED = [operation for operation in OPERATIONS if not operation.open]
 NAMED = [o for o in GUARDED if "{name}" in o.path and o.name != "put"]  # of what is there
-WITH_BODY = [operation for operation in GUARDED if operation.takes is not None]
+WITH_BODY = [operation for operation in GUARDED if operation.request is not None]
 
 
 def names(operations):
@@ -53,7 +51,7 @@ def send(url, operation, *, key=None, body=None, headers=None):
     """One request, with the body it needs and any headers."""
     told = {} if key is None else {"Authorization": f"Bearer {key}"}
     data = body
-    if operation.takes is not None:
+    if operation.request is not None:
         told["Content-Type"] = "application/json"
         data = json.dumps(BODIES[operation.name]).encode() if body is None else body
     return raw(url, operation.method, path_of(operation), data, told | (headers or {}))
@@ -74,7 +72,7 @@ def raw(url, method, path, body=None, headers=None):
 
 def add_key(db, tenant, *, write=True):
     key, row = keys.new_key(tenant, write=write)
-    with Keys(db, make=True) as kept:
+    with SQLiteKeys(db, make=True) as kept:
         kept.add(row)
     return key
 
@@ -136,7 +134,7 @@ def test_a_secret_is_nowhere_in_the_files_of_the_store(kept):
     for key in (kept.write, kept.read, kept.other):
         _, name, secret = key.split("_", 2)
         assert any(name.encode() in content for content in files.values())
-        hashed = keys._hashed(secret)
+        hashed = keys.hash_of(secret)
         assert any(hashed in content for content in files.values())
         for path, content in files.items():
             assert secret.encode() not in content, path
@@ -163,12 +161,12 @@ def test_every_key_is_compared_in_constant_time(monkeypatch):
 
     monkeypatch.setattr(keys.hmac, "compare_digest", compare)
     key, row = keys.new_key("shop", write=True)
-    keyring = keys.Keyring([row])
-    assert keyring.access(key) == ("shop", True)
+    known = keys.ApiKeys([row])
+    assert known.access(key) == ("shop", True)
     _, name, secret = key.split("_", 2)
     wrong = ("", "adats", "adats__", f"adats_{name}_", f"adats_{name}_{secret[:-1]}", "é_ü_ñ")
     for tried in (None, *wrong, f"adats_nobody_{secret}", f"other_{name}_{secret}"):
-        assert keyring.access(tried) is None, tried
+        assert known.access(tried) is None, tried
     assert compared == [(32, 32)] * 10  # hashes of one length, whatever was sent
 
 
@@ -232,7 +230,7 @@ def test_a_key_that_is_removed_stops_working_and_does_not_open_the_service(tmp_p
     with process(db) as service:
         at = f"{service.url}/v1/experiments"
         assert call(at, key=key)[0] == 200
-        with Keys(db) as kept:
+        with SQLiteKeys(db) as kept:
             assert kept.remove(key.split("_")[1])
         assert until(lambda: call(at, key=key)[0] == 401)
         time.sleep(1.2)  # the keys are read once more: there are none now
@@ -292,11 +290,11 @@ def test_with_keys_the_name_of_the_host_does_not_matter(kept):
 
 
 def test_a_gate_without_hosts_is_never_open():
-    gate = Gate(keys.Keyring([]), None)
+    control = AccessControl(keys.ApiKeys([]), None)
     (operation,) = (operation for operation in OPERATIONS if operation.name == "experiments")
-    with pytest.raises(Problem) as refused:
-        gate.access({b"host": b"127.0.0.1"}, operation)
-    assert refused.value.status == 401
+    with pytest.raises(Unauthorized) as refused:
+        control.tenant({b"host": b"127.0.0.1"}, operation)
+    assert status_of(refused.value) == 401
 
 
 # bodies
@@ -317,7 +315,7 @@ def test_what_is_not_sent_as_json_is_refused(free, operation):
 
 @pytest.mark.parametrize("operation", WITH_BODY, ids=names(WITH_BODY))
 def test_a_body_that_is_too_large_is_refused(free, operation):
-    most = LARGEST_SPEC if operation.name == "put" else LARGEST
+    most = LARGEST_SPEC if operation.name == "put" else LARGEST_BODY
     assert send(free, operation, body=b" " * most).status == 422
     answer = send(free, operation, body=b" " * (most + 1))
     assert answer.status == 413
@@ -698,14 +696,14 @@ def played(local, rng, model):
         features = None
         if model == "linear":
             features = [[rng.choice(FIGURES), -rng.choice(FIGURES)] for _ in range(2)]
-        ask = Ask(rng.choice("tu"), f"d{number}", features, None, 5)
+        ask = DecisionRequest(rng.choice("tu"), f"d{number}", features, None, 5)
         decided = attempt(local.decide, "x", ask)
         if decided is not None:
             rewards = {"binary": (0.0, 1.0), "count": (0.0, 1.0, 1e20)}.get(model, FIGURES)
             reward = rng.choice(rewards)
             if isinstance(decided.action, list):
                 reward = [reward] * len(decided.action)
-            answers.append(attempt(local.reward, "x", Tell(f"d{number}", reward)))
+            answers.append(attempt(local.reward, "x", RewardRequest(f"d{number}", reward)))
         local.clock.time += rng.choice([0.0, 1.0])
     answers.append(attempt(local.add_arm, "x", NewArm("c", "a")))
     answers += [attempt(local.task, "x", "t"), attempt(local.meta, "x")]

@@ -14,7 +14,8 @@ import pytest
 import served
 
 from adats.cli.serve import serve
-from adats.service import app, operations, spec
+from adats.service import field_types, spec
+from adats.service.http import app, operations
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "serve.md"
 CURL = Path(__file__).parents[1] / "helpers" / "curl.py"
@@ -113,11 +114,11 @@ def test_the_command_of_the_guide_listens_where_the_guide_says():
 def test_the_limits_of_the_guide_are_those_of_the_service():
     rows = re.findall(r"^\| (.+?) \| (.+) \|$", GUIDE.read_text().partition("## Limits")[2], re.M)
     told = {name: [int(n.replace(",", "")) for n in re.findall(r"\d[\d,]*", v)] for name, v in rows}
-    assert told["arms, features"] == [spec.MOST_ARMS, spec.MOST_DIM]
-    assert told["names of tasks, arms, decisions, rewards"] == [spec.LONGEST_NAME]
-    assert told["rewards in a batch"] == [spec.MOST_REWARDS]
+    assert told["arms, features"] == [field_types.MOST_ARMS, field_types.MOST_DIM]
+    assert told["names of tasks, arms, decisions, rewards"] == [field_types.LONGEST_NAME]
+    assert told["rewards in a batch"] == [field_types.MOST_REWARDS]
     assert told["candidates × arms of a mixture"] == [spec.MOST_NUMBERS]
-    megabytes = [operations.LARGEST / 1e6, operations.LARGEST_SPEC / 1e6]
+    megabytes = [operations.LARGEST_BODY / 1e6, operations.LARGEST_SPEC / 1e6]
     assert told["a request"] == megabytes
     assert told["requests that wait"] == [app.MOST_WAITING]
 

@@ -14,9 +14,9 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-
-from adats.service.messages import NewArm, Tell
 from schedules import CASES, POLICIES, TASKS, Play, Rules, rules_that_fit
+
+from adats.service.messages import NewArm, RewardRequest
 
 EXAMPLES, STEPS = 8, 20  # of each model; a step is up to four requests
 
@@ -67,9 +67,9 @@ class Machine(RuleBasedStateMachine):
         """A reward for a decision that was made, and not forgotten, if there is one."""
         made = list(self.play.books[name].decisions)
         if not made:
-            return Tell("nobody's", 1.0)
+            return RewardRequest("nobody's", 1.0)
         known = made[which % len(made)]
-        return Tell(known, self.play.value(name, known, value), reward_id)
+        return RewardRequest(known, self.play.value(name, known, value), reward_id)
 
     @rule(name=NAME, asks=ASKS)
     def decide(self, name, asks):
@@ -111,17 +111,17 @@ class Machine(RuleBasedStateMachine):
     @rule(name=NAME, tells=TELLS)
     def batch(self, name, tells):
         told = [self.tell(name, *told) for told in tells]
-        self.play.batch(name, [*told, Tell("nobody's", 1.0), told[0]])
+        self.play.batch(name, [*told, RewardRequest("nobody's", 1.0), told[0]])
         self.touched = name
 
     @rule(name=NAME, told=TELL)
     def reward_that_cannot_be(self, name, told):
         tell, bad = self.tell(name, *told), self.case.bad
         several = isinstance(tell.reward, list)
-        self.play.reward(name, Tell(tell.decision_id, 1.0 if several else [1.0]))
+        self.play.reward(name, RewardRequest(tell.decision_id, 1.0 if several else [1.0]))
         if bad is not None:
-            self.play.reward(name, Tell(tell.decision_id, bad))
-        self.play.reward(name, Tell("nobody's", 1.0))
+            self.play.reward(name, RewardRequest(tell.decision_id, bad))
+        self.play.reward(name, RewardRequest("nobody's", 1.0))
         self.touched = name
 
     @rule(seconds=st.sampled_from([1.5, 4.0, 11.0]), asks=ASKS)

@@ -8,8 +8,8 @@ from served import GAUSSIAN, Local
 import adats
 from adats.models.prior_files import meta_to_dict
 from adats.service import engine, model
-from adats.service.messages import Ask, NewArm, Tell
-from adats.service.spec import Invalid
+from adats.service.errors import Invalid
+from adats.service.messages import DecisionRequest, NewArm, RewardRequest
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_the_order_of_decisions_that_change_no_belief_does_not_matter(local, kin
     for name, order in (("x", keys), ("y", keys[::-1])):
         local.put(name, KEYED[kind] | {"seed": 11})
         for task, key in order:
-            local.decide(name, Ask(task, key))
+            local.decide(name, DecisionRequest(task, key))
     for _, key in keys:
         rows = [local.store.decision(experiment, key) for experiment in (1, 2)]
         assert rows[0].action == rows[1].action
@@ -62,7 +62,7 @@ def test_another_seed_or_another_decision_id_is_another_draw(local, kind):
     for name, seed in (("x", 11), ("y", 12)):
         local.put(name, KEYED[kind] | {"seed": seed})
     drawn = {
-        name: [str(local.decide(name, Ask("t", f"d{i}")).action) for i in range(25)]
+        name: [str(local.decide(name, DecisionRequest("t", f"d{i}")).action) for i in range(25)]
         for name in "xy"
     }
     assert drawn["x"] != drawn["y"]
@@ -74,10 +74,10 @@ def test_a_decision_does_not_depend_on_refused_requests_or_other_experiments(loc
     local.put("y", KEYED["gaussian"] | {"seed": 11})
     for i in range(20):
         with pytest.raises(Invalid):
-            local.decide("x", Ask("t", f"d{i}", allowed=["nobody"]))
+            local.decide("x", DecisionRequest("t", f"d{i}", allowed=["nobody"]))
         local.put(f"z{i}", KEYED["binary"] | {"seed": i})
-        local.decide(f"z{i}", Ask("t", f"d{i}"))
-        pair = [local.decide(name, Ask("t", f"d{i}")) for name in "xy"]
+        local.decide(f"z{i}", DecisionRequest("t", f"d{i}"))
+        pair = [local.decide(name, DecisionRequest("t", f"d{i}")) for name in "xy"]
         assert answer(pair[0]) == answer(pair[1])
 
 
@@ -86,7 +86,7 @@ def test_held_out_or_not_the_policys_own_draw_is_the_same(local):
     local.put("x", GAUSSIAN | {"seed": 3})
     local.put("y", GAUSSIAN | {"seed": 3, "control": "b", "holdout": {"share": 0.3}})
     for i in range(40):
-        pair = [local.decide(name, Ask("t", f"d{i}")) for name in "xy"]
+        pair = [local.decide(name, DecisionRequest("t", f"d{i}")) for name in "xy"]
         assert pair[1].action == ("b" if pair[1].holdout else pair[0].action)
 
 
@@ -105,7 +105,7 @@ def test_a_small_cache_gives_the_same_answers(tmp_path, monkeypatch, kind):
 
             def init(self, *arguments, kept=kept):
                 kept(self, *arguments)
-                self.shelf._most = 1
+                self.task_cache._most = 1
 
             monkeypatch.setattr(model.Served, "__init__", init)
         rng = np.random.default_rng([7, list(CASES).index(kind)])
@@ -114,7 +114,7 @@ def test_a_small_cache_gives_the_same_answers(tmp_path, monkeypatch, kind):
         random_schedule(play, rng, 70)
         play.decide("x", play.ask("x", "a new task", 1))
         if small:
-            assert len(play.local.engine.served(TENANT, "x").shelf) == 1
+            assert len(play.local.engine.served(TENANT, "x").task_cache) == 1
         stores.append([n.decided for book in play.books.values() for n in book.decisions.values()])
         stores[-1].append(
             [
@@ -132,10 +132,10 @@ def test_the_cache_is_as_large_as_its_bytes_allow(local, monkeypatch):
     monkeypatch.setattr(model, "CACHE", 0)
     local.put("x", GAUSSIAN)
     for i in range(80):
-        local.decide("x", Ask(f"t{i}", str(i)))
-        local.reward("x", Tell(str(i), 1.0))
+        local.decide("x", DecisionRequest(f"t{i}", str(i)))
+        local.reward("x", RewardRequest(str(i), 1.0))
     served = local.engine.served(TENANT, "x")
-    assert len(served.shelf) == 64  # at least so many
+    assert len(served.task_cache) == 64  # at least so many
     assert local.meta("x").tasks == 80
     assert served.stats("t0").count.sum() == 1.0  # read again
 
@@ -155,9 +155,9 @@ def test_a_wild_reward_that_is_replaced_leaves_no_trace(tmp_path, kind, wild):
         play.decide("x", play.ask("x", f"t{i % 2}", i))
         sizes = np.shape(play.books["x"].decisions[f"d{i + 1}"].action)
         if i == 5:
-            play.reward("x", Tell(f"d{i + 1}", np.full(sizes, wild).tolist()))
+            play.reward("x", RewardRequest(f"d{i + 1}", np.full(sizes, wild).tolist()))
         usual = rng.poisson(2.0, sizes) if kind == "count" else rng.normal(size=sizes)
-        play.reward("x", Tell(f"d{i + 1}", np.asarray(usual, dtype=float).tolist()))
+        play.reward("x", RewardRequest(f"d{i + 1}", np.asarray(usual, dtype=float).tolist()))
     play.check("x")
     play.close()
 
@@ -167,11 +167,11 @@ def test_nor_does_one_beside_large_rewards_of_another_arm(local):
     prior = {"given": {"mean": 0.0, "scale": 1.0, "task_scale": 1.0}}
     local.put("x", GAUSSIAN | {"prior": prior, "several": "last"})
     for i, arm in enumerate("abb"):
-        local.decide("x", Ask("t", str(i), allowed=[arm]))
-    local.reward("x", Tell("0", 1e7))  # an arm whose rewards are large
-    local.reward("x", Tell("1", 0.123456789))
-    local.reward("x", Tell("2", 9.9e9))  # a mistake
-    local.reward("x", Tell("2", 0.1))
+        local.decide("x", DecisionRequest("t", str(i), allowed=[arm]))
+    local.reward("x", RewardRequest("0", 1e7))  # an arm whose rewards are large
+    local.reward("x", RewardRequest("1", 0.123456789))
+    local.reward("x", RewardRequest("2", 9.9e9))  # a mistake
+    local.reward("x", RewardRequest("2", 0.1))
     own = local.engine.served(TENANT, "x").posterior("t")
     agent = adats.AdaTS(adats.GaussianMeta([0.0] * 3, 1.0, task_scale=1.0, noise=1.0), seed=0)
     for arm, reward in enumerate([[1e7], [0.123456789, 0.1]]):
@@ -187,8 +187,8 @@ def test_how_much_of_a_belief_comes_from_the_task_itself(local):
     prior = {"given": {"mean": 1.0, "scale": 0.0, "task_scale": 0.5}}  # mu is known
     local.put("x", GAUSSIAN | {"prior": prior, "noise": 2.0})
     for i, (arm, reward) in enumerate([("a", 3.0), ("a", 5.0), ("a", 4.0), ("b", 0.0)]):
-        local.decide("x", Ask("t", str(i), allowed=[arm]))
-        local.reward("x", Tell(str(i), reward))
+        local.decide("x", DecisionRequest("t", str(i), allowed=[arm]))
+        local.reward("x", RewardRequest(str(i), reward))
     parts = {part.name: part for part in local.task("x", "t").parts}
     for arm, pulls, mean in (("a", 3, 4.0), ("b", 1, 0.0), ("c", 0, 0.0)):
         weight = pulls * 0.25 / (pulls * 0.25 + 4.0)
@@ -205,14 +205,14 @@ def test_what_the_others_taught_is_prior_and_not_the_tasks_own(local):
     """By hand, for one arm: two tasks, mu ~ N(0, 1), theta ~ N(mu, 1), rewards N(theta, 1)."""
     prior = {"given": {"mean": 0.0, "scale": 1.0, "task_scale": 1.0}}
     local.put("x", GAUSSIAN | {"arms": ["a"], "prior": prior, "noise": 1.0})
-    local.decide("x", Ask("t", "0"))
-    local.decide("x", Ask("other", "1"))
-    local.reward("x", Tell("1", 3.0))
+    local.decide("x", DecisionRequest("t", "0"))
+    local.decide("x", DecisionRequest("other", "1"))
+    local.reward("x", RewardRequest("1", 3.0))
     (part,) = local.task("x", "t").parts
     assert part.prior_mean == part.mean == pytest.approx(1.0)  # 3 · 1 / (1 + 2)
     assert part.prior_scale == part.scale == pytest.approx((1 + 2 / 3) ** 0.5)
     assert (part.from_task, part.from_prior) == (0.0, 1.0)
-    local.reward("x", Tell("0", 0.0))
+    local.reward("x", RewardRequest("0", 0.0))
     (part,) = local.task("x", "t").parts
     assert part.prior_mean == pytest.approx(1.0)
     weight = (1 + 2 / 3) / (1 + 2 / 3 + 1)
@@ -223,8 +223,8 @@ def test_what_the_others_taught_is_prior_and_not_the_tasks_own(local):
 def test_an_arm_that_is_known_for_sure_takes_nothing_from_the_task(local):
     prior = {"given": {"mean": 1.0, "scale": 0.0, "task_scale": 0.0}}
     local.put("x", GAUSSIAN | {"prior": prior})
-    local.decide("x", Ask("t", "0", allowed=["a"]))
-    local.reward("x", Tell("0", 9.0))
+    local.decide("x", DecisionRequest("t", "0", allowed=["a"]))
+    local.reward("x", RewardRequest("0", 9.0))
     part = local.task("x", "t").parts[0]
     assert (part.mean, part.scale, part.from_task, part.from_prior) == (1.0, 0.0, 0.0, 1.0)
 
@@ -237,19 +237,19 @@ def test_an_arm_that_is_added_starts_with_the_prior_of_another_and_none_of_its_d
     local.put("x", GAUSSIAN | {"arms": ["a", "b"], "prior": prior})
     before = {part.name: part for part in local.meta("x").parts}
     for i in range(6):
-        local.decide("x", Ask(f"t{i % 2}", str(i), allowed=["b"]))
-        local.reward("x", Tell(str(i), 5.0))
+        local.decide("x", DecisionRequest(f"t{i % 2}", str(i), allowed=["b"]))
+        local.reward("x", RewardRequest(str(i), 5.0))
     about = local.add_arm("x", NewArm("c", like="b"))
     assert (about.arms, about.prior_version) == (["a", "b", "c"], 2)
     after = {part.name: part for part in local.meta("x").parts}
     assert (after["c"].mean, after["c"].scale) == (before["b"].mean, before["b"].scale)
     assert after["b"].mean > 3.0  # which has learned
     for task in ("t0", "t1", "new"):
-        decided = local.decide("x", Ask(task, f"{task} c", allowed=["c"]))
+        decided = local.decide("x", DecisionRequest(task, f"{task} c", allowed=["c"]))
         assert (decided.action, decided.prior_version) == ("c", 2)
         part = local.task("x", task).parts[2]
         assert (part.mean, part.pulls) == (pytest.approx(-1.0), 0)
-    local.reward("x", Tell("t0 c", 2.0))
+    local.reward("x", RewardRequest("t0 c", 2.0))
     assert local.task("x", "t0").parts[2].pulls == 1
 
 
@@ -302,8 +302,8 @@ def test_a_prior_file_with_several_models_is_served(tmp_path, kind, nested):
     local, agent = Local(tmp_path / "x.db"), adats.AdaTS(meta, seed=0, **options)
     local.put("x", {"model": kind, "prior": {"file": file}, **options})
     for i in range(6):
-        made = local.decide("x", Ask(f"t{i % 2}", f"d{i}"))
-        local.reward("x", Tell(f"d{i}", float(i)))
+        made = local.decide("x", DecisionRequest(f"t{i % 2}", f"d{i}"))
+        local.reward("x", RewardRequest(f"d{i}", float(i)))
         agent.tell(task=f"t{i % 2}", action=made.action, reward=float(i))
     local.close()
     local = Local(tmp_path / "x.db")  # from what is kept

@@ -4,8 +4,6 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-
-from adats.service.sqlite import SQLiteView
 from hammer import (
     Client,
     Connection,
@@ -19,6 +17,8 @@ from hammer import (
     wait_for,
 )
 from served import GAUSSIAN, call, process
+
+from adats.service.stores.sqlite import SQLiteReadView
 
 CONNECTIONS = 16
 
@@ -55,7 +55,7 @@ def to(name, verb, **body):
 
 def rows(service, name):
     """Decisions and rewards in the store, whose statistics are those of the decisions."""
-    with SQLiteView(service.db) as view:
+    with SQLiteReadView(service.db) as view:
         row = view.experiment("default", name)
         decisions, rewards = list(view.decisions(row.id)), list(view.rewards(row.id))
         check_statistics(view, row, told_by_library(decisions), decisions)
@@ -168,7 +168,7 @@ def test_every_moment_that_a_reader_sees_is_consistent(service, monkeypatch, cap
     seen = set()
 
     def look():
-        with SQLiteView(service.db) as view:
+        with SQLiteReadView(service.db) as view:
             for name in ("one", "more"):
                 row = view.experiment("default", name)
                 decisions = list(view.decisions(row.id))

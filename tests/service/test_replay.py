@@ -5,17 +5,19 @@ import sqlite3
 import msgspec
 import numpy as np
 import pytest
-
-from adats.service import replay as module
-from adats.service.engine import Engine
-from adats.service.messages import Ask, Tell
-from adats.service.replay import replay
-from adats.service.spec import Experiment
-from adats.service.sqlite import SQLiteStore, _seal, _seal_task
-from adats.service.store import DamagedStore, TaskRow
 from command import call
 from schedules import CASES, CLOSE, TENANT, Play, Rules, random_rules, random_schedule
 from served import GAUSSIAN, Local
+
+from adats.service import replay as module
+from adats.service.engine import Engine
+from adats.service.errors import DamagedStore
+from adats.service.messages import DecisionRequest, RewardRequest
+from adats.service.replay import replay
+from adats.service.spec import ExperimentSpec
+from adats.service.stores.interface import TaskRow
+from adats.service.stores.sqlite import SQLiteStore
+from adats.service.stores.sqlite_rows import checksum, task_checksum
 
 NUMBERS = ("id", "experiment", "decision", "crc")  # a crc is one of the row with its numbers
 
@@ -95,11 +97,11 @@ def test_several_tenants_and_an_experiment_in_which_nothing_happened(tmp_path):
     local = Local(tmp_path / "x.db")
     local.put("same", GAUSSIAN)
     local.put("idle", GAUSSIAN)
-    with_tenant(local, "put", "same", msgspec.convert(GAUSSIAN, Experiment))
+    with_tenant(local, "put", "same", msgspec.convert(GAUSSIAN, ExperimentSpec))
     for i in range(5):
-        local.decide("same", Ask("t", str(i)))
-        with_tenant(local, "decide", "same", Ask("t", str(i)))
-        local.reward("same", Tell(str(i), 1.0))
+        local.decide("same", DecisionRequest("t", str(i)))
+        with_tenant(local, "decide", "same", DecisionRequest("t", str(i)))
+        local.reward("same", RewardRequest(str(i), 1.0))
     local.close()
     found = played(tmp_path / "x.db", tmp_path / "y.db")
     assert found.same
@@ -142,9 +144,9 @@ def store(tmp_path):
     local = Local(tmp_path / "x.db")
     local.put("x", GAUSSIAN | {"window": 10.0, "late": "replace", "several": "sum"})
     for i in range(12):
-        local.decide("x", Ask(f"t{i % 3}", f"d{i}"))
+        local.decide("x", DecisionRequest(f"t{i % 3}", f"d{i}"))
         if i % 3:
-            local.reward("x", Tell(f"d{i}", 0.5 * i))
+            local.reward("x", RewardRequest(f"d{i}", 0.5 * i))
     local.close()
     return tmp_path / "x.db"
 
@@ -158,9 +160,9 @@ def tamper(path, table, where, **changes):
     values.pop("rowid", None)
     if table == "tasks":
         kept = TaskRow(values["stats"], values["rounds"], values["pending"])
-        values["crc"] = _seal_task(values["experiment"], values["task"], kept)
+        values["crc"] = task_checksum(values["experiment"], values["task"], kept)
     else:
-        values["crc"] = _seal([v for k, v in values.items() if k not in ("id", "crc")])
+        values["crc"] = checksum([v for k, v in values.items() if k not in ("id", "crc")])
     told = ", ".join(f"{name} = ?" for name in values)
     connection.execute(f"UPDATE {table} SET {told} WHERE id = {rowid}", tuple(values.values()))
     connection.commit()

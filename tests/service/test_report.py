@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from scipy.special import ndtr
-
-from adats.service.messages import Ask, Tell
-from adats.service.report import lift, report
-from adats.service.store import Tally
 from served import GAUSSIAN, Local
+
+from adats.service.messages import DecisionRequest, RewardRequest
+from adats.service.report import lift, report
+from adats.service.stores.interface import RewardMoments
 
 TENANT = "default"
 RUNS, DECISIONS, TASKS, SHARE = 150, 100, 4, 0.3
@@ -67,7 +67,7 @@ class World:
         place, key = int(self.rng.integers(TASKS)), f"{self.name}-{i}"
         task, theta = f"t{place}", self.theta[place]
         own = self.chances(task)
-        decided = self.engine.decide(TENANT, self.name, Ask(task, key))
+        decided = self.engine.decide(TENANT, self.name, DecisionRequest(task, key))
         self.seen.add(task)
         held = np.array([1.0, 0.0]) if self.to == "control" else np.array([0.5, 0.5])
         arm = "ab".index(decided.action)
@@ -86,7 +86,7 @@ class World:
             )
         )
         if not self.delayed:
-            self.engine.reward(TENANT, self.name, Tell(key, float(reward)))
+            self.engine.reward(TENANT, self.name, RewardRequest(key, float(reward)))
         elif reward:  # nobody says that nothing has happened
             heapq.heappush(self.coming, (decided.time + self.rng.uniform(0, WINDOW - 1), key))
 
@@ -101,7 +101,7 @@ class World:
         self.engine.settle_due()
         while self.coming and self.coming[0][0] <= self.clock():
             _, key = heapq.heappop(self.coming)
-            self.engine.reward(TENANT, self.name, Tell(key, 1.0))
+            self.engine.reward(TENANT, self.name, RewardRequest(key, 1.0))
 
 
 def simulated(local, spec, seed):
@@ -161,7 +161,7 @@ def test_the_lift_is_the_difference_of_means_with_a_normal_interval():
     policy, holdout = np.array([1.0, 2.0, 4.0]), np.array([0.5, 0.0, 0.0, 1.0])
 
     def tally(values):
-        return Tally(values.size, values.mean(), ((values - values.mean()) ** 2).sum())
+        return RewardMoments(values.size, values.mean(), ((values - values.mean()) ** 2).sum())
 
     found = lift(tally(policy), tally(holdout))
     error = math.sqrt(policy.var(ddof=1) / 3 + holdout.var(ddof=1) / 4)
@@ -176,7 +176,7 @@ def test_the_lift_is_the_difference_of_means_with_a_normal_interval():
     [((0, 0), False, False), ((3, 0), False, False), ((1, 3), True, False), ((2, 2), True, True)],
 )
 def test_where_rewards_are_missing_the_report_says_no_more_than_it_knows(sizes, estimate, interval):
-    found = lift(*(Tally(size, 1.5, 0.5) for size in sizes))
+    found = lift(*(RewardMoments(size, 1.5, 0.5) for size in sizes))
     assert (found.estimate is not None) == estimate
     assert (found.low is not None) == (found.high is not None) == interval
     assert (found.policy_mean is None) == (sizes[0] == 0)
@@ -187,7 +187,7 @@ def test_where_rewards_are_missing_the_report_says_no_more_than_it_knows(sizes, 
 
 def test_without_a_holdout_there_is_no_lift(local):
     local.put("x", GAUSSIAN)
-    local.decide("x", Ask("t"))
+    local.decide("x", DecisionRequest("t"))
     assert report_of(local).lift is None
 
 
@@ -196,14 +196,14 @@ def test_decisions_that_could_not_be_held_out_take_no_part(local):
     local.put("x", GAUSSIAN | {"control": "a", "holdout": {"share": 0.5}})
     sums = {True: [], False: []}
     for i in range(60):
-        decided = local.decide("x", Ask("t", f"free {i}"))
+        decided = local.decide("x", DecisionRequest("t", f"free {i}"))
         reward = float(i % 7)
         sums[decided.holdout].append(reward)
-        local.reward("x", Tell(f"free {i}", reward))
-        barred = local.decide("x", Ask("t", f"barred {i}", allowed=["b", "c"]))
+        local.reward("x", RewardRequest(f"free {i}", reward))
+        barred = local.decide("x", DecisionRequest("t", f"barred {i}", allowed=["b", "c"]))
         assert not barred.holdout
         assert barred.action in ("b", "c")
-        local.reward("x", Tell(f"barred {i}", 1e6))
+        local.reward("x", RewardRequest(f"barred {i}", 1e6))
     told = report_of(local)
     assert told.counted == told.decisions == 120
     assert told.lift.policy_decisions == len(sums[False])
@@ -214,44 +214,44 @@ def test_decisions_that_could_not_be_held_out_take_no_part(local):
 
 def test_once_the_control_arm_is_barred_propensities_are_the_policys_own(local):
     local.put("x", GAUSSIAN | {"control": "a", "holdout": {"share": 0.5}})
-    barred = local.decide("x", Ask("t", "1", allowed=["b"]))
+    barred = local.decide("x", DecisionRequest("t", "1", allowed=["b"]))
     assert barred.propensity == 1.0
-    free = local.decide("x", Ask("t", "2", allowed=["a", "b"]))
+    free = local.decide("x", DecisionRequest("t", "2", allowed=["a", "b"]))
     assert free.propensity == pytest.approx(0.75 if free.action == "a" else 0.25, abs=1e-6)
 
 
 def test_what_is_counted_missing_and_expired(local):
     local.put("x", GAUSSIAN | {"window": 10.0, "default_reward": 0.0, "apply": "at_window_end"})
     for i in range(4):
-        local.decide("x", Ask(f"t{i % 2}", str(i)))
-    local.reward("x", Tell("0", 1.0))
+        local.decide("x", DecisionRequest(f"t{i % 2}", str(i)))
+    local.reward("x", RewardRequest("0", 1.0))
     told = report_of(local)
     assert (told.decisions, told.tasks, told.counted) == (4, 2, 0)  # one is held
     assert (told.missing, told.expired) == (3, 0)
     local.clock.time += 10.0
-    local.decide("x", Ask("t0", "4"))
+    local.decide("x", DecisionRequest("t0", "4"))
     told = report_of(local)
     assert (told.counted, told.missing, told.expired) == (4, 1, 3)
-    local.reward("x", Tell("1", 1.0))  # late: it stays expired
+    local.reward("x", RewardRequest("1", 1.0))  # late: it stays expired
     assert report_of(local).expired == 3
     assert report_of(local).state_version == local.about("x").state_version
 
 
 def test_a_late_reward_that_counts_is_not_missing_any_more(local):
     local.put("x", GAUSSIAN | {"window": 10.0, "late": "replace"})
-    local.decide("x", Ask("t", "0"))
+    local.decide("x", DecisionRequest("t", "0"))
     local.clock.time += 10.0
     assert (report_of(local).missing, report_of(local).expired) == (0, 1)
-    local.reward("x", Tell("0", 1.0))
+    local.reward("x", RewardRequest("0", 1.0))
     told = report_of(local)
     assert (told.missing, told.expired, told.counted) == (0, 0, 1)
 
 
 def test_without_a_window_rewards_are_missing_until_they_come(local):
     local.put("x", GAUSSIAN)
-    local.decide("x", Ask("t", "0"))
-    local.decide("x", Ask("t", "1"))
-    local.reward("x", Tell("0", 1.0))
+    local.decide("x", DecisionRequest("t", "0"))
+    local.decide("x", DecisionRequest("t", "1"))
+    local.reward("x", RewardRequest("0", 1.0))
     told = report_of(local)
     assert (told.missing, told.expired, told.counted) == (1, 0, 1)
 
@@ -260,11 +260,11 @@ def test_while_the_window_is_open_a_reward_is_not_in_the_lift(local):
     """It would be too early: those that come late would be left out."""
     holdout = {"control": "a", "holdout": {"share": 1.0}}
     local.put("x", GAUSSIAN | holdout | {"window": 10.0, "default_reward": 0.0})
-    local.decide("x", Ask("t", "0"))
-    local.reward("x", Tell("0", 1.0))
+    local.decide("x", DecisionRequest("t", "0"))
+    local.reward("x", RewardRequest("0", 1.0))
     assert report_of(local).lift.holdout_decisions == 0
     local.clock.time += 10.0
-    local.decide("x", Ask("t", "1"))
+    local.decide("x", DecisionRequest("t", "1"))
     found = report_of(local).lift
     assert (found.holdout_decisions, found.holdout_mean) == (1, 1.0)
 
@@ -276,12 +276,12 @@ def test_explored_are_decisions_whose_action_is_not_the_posteriors_best(local):
     local.put("x", GAUSSIAN | {"prior": prior} | rules)
     held = 0
     for i in range(30):
-        decided = local.decide("x", Ask("t", str(i)))
+        decided = local.decide("x", DecisionRequest("t", str(i)))
         assert decided.action == ("c" if decided.holdout else "a")
         held += decided.holdout
     assert 0 < held < 30
     assert report_of(local).explored == held
-    local.decide("x", Ask("t", "only b", allowed=["b"]))
+    local.decide("x", DecisionRequest("t", "only b", allowed=["b"]))
     assert report_of(local).explored == held
 
 
@@ -292,10 +292,10 @@ def test_the_rewards_of_several_arms_are_summed(local):
     local.put("x", GAUSSIAN | {"prior": prior} | semi)
     sums = {True: [], False: []}
     for i in range(40):
-        decided = local.decide("x", Ask("t", str(i)))
+        decided = local.decide("x", DecisionRequest("t", str(i)))
         assert len(decided.action) == (1 if decided.holdout else 2)
         rewards = [float(i % 5), 0.25][: len(decided.action)]
-        local.reward("x", Tell(str(i), rewards))
+        local.reward("x", RewardRequest(str(i), rewards))
         sums[decided.holdout].append(sum(rewards))
     found = report_of(local).lift
     assert found.policy_mean == pytest.approx(np.mean(sums[False]))
@@ -311,7 +311,7 @@ def test_a_decision_to_pull_no_arm_counts_as_a_reward_of_nothing(local):
     local.put("x", GAUSSIAN | {"prior": prior} | semi)
     held = 0
     for i in range(20):
-        decided = local.decide("x", Ask("t", str(i)))
+        decided = local.decide("x", DecisionRequest("t", str(i)))
         assert decided.action == (["b"] if decided.holdout else [])
         held += decided.holdout
     told = report_of(local)
@@ -323,13 +323,15 @@ def test_a_decision_to_pull_no_arm_counts_as_a_reward_of_nothing(local):
 def test_while_windows_wait_to_be_settled_the_lift_is_of_those_before(local):
     local.put("x", CHANCES | {"holdout": {"share": 0.5}})
     for i in range(40):
-        local.decide("x", Ask(f"t{i}", f"early-{i}"))
+        local.decide("x", DecisionRequest(f"t{i}", f"early-{i}"))
     local.clock.time += WINDOW
     local.task("x", "t0")  # settles them, all with the default reward
     for i in range(40):
-        local.decide("x", Ask(f"t{i}", f"new-{i}"))
+        local.decide("x", DecisionRequest(f"t{i}", f"new-{i}"))
         if i % 2:
-            local.reward("x", Tell(f"new-{i}", 1.0))  # at once, while the others wait for a 0
+            local.reward(
+                "x", RewardRequest(f"new-{i}", 1.0)
+            )  # at once, while the others wait for a 0
     local.clock.time += WINDOW  # nothing has settled those: they are a backlog
     found = report_of(local).lift
     assert found.policy_decisions + found.holdout_decisions == 40

@@ -5,12 +5,13 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
+from served import GAUSSIAN, Local
 
 from adats.service import rules
-from adats.service.messages import Ask, NewArm, Tell
-from adats.service.spec import Experiment, Invalid
-from adats.service.store import DecisionRow, RewardRow
-from served import GAUSSIAN, Local
+from adats.service.errors import Invalid
+from adats.service.messages import DecisionRequest, NewArm, RewardRequest
+from adats.service.spec import ExperimentSpec
+from adats.service.stores.interface import DecisionRow, RewardRow
 
 MADE, WINDOW = 100.0, 10.0
 IN_TIME = MADE + 9.0
@@ -20,7 +21,7 @@ CLASH = "clash"  # refused with 409
 
 def settings(several="first", *, window=None, **options):
     told = {"several": several, "window": window, **options}
-    return msgspec.convert(GAUSSIAN | told, Experiment)
+    return msgspec.convert(GAUSSIAN | told, ExperimentSpec)
 
 
 def made(spec, action="a"):
@@ -282,27 +283,27 @@ def test_an_action_of_exactly_two_arms_keeps_two(local):
         local.retire_arm("x", "b")
     local.add_arm("x", NewArm("d", like="a"))
     assert local.retire_arm("x", "b").arms == ["c", "d"]
-    assert local.decide("x", Ask("t", "1")).action == ["c", "d"]
+    assert local.decide("x", DecisionRequest("t", "1")).action == ["c", "d"]
 
 
 def test_a_reward_after_its_pull_was_given_up_leaves_other_pulls_pending(local):
     """An index does not wait for the first pull any more, but it does for the second."""
     local.put("x", GAUSSIAN | {"policy": {"name": "ucb"}, "window": 10.0, "late": "replace"})
-    local.decide("x", Ask("t", "1", allowed=["a"]))
+    local.decide("x", DecisionRequest("t", "1", allowed=["a"]))
     local.clock.time += 10.0
-    local.decide("x", Ask("t", "2", allowed=["a"]))
-    assert local.reward("x", Tell("1", 1.0)).status == "counted"
-    pending = local.engine.served("default", "x").shelf["t"].pending
+    local.decide("x", DecisionRequest("t", "2", allowed=["a"]))
+    assert local.reward("x", RewardRequest("1", 1.0)).status == "counted"
+    pending = local.engine.served("default", "x").task_cache["t"].pending
     assert pending.tolist() == [1.0, 0.0, 0.0]
 
 
 def test_a_late_reward_settles_its_decision_on_the_way(local):
     """Without waiting for anybody to look at what is due."""
     local.put("x", GAUSSIAN | {"window": 10.0, "default_reward": -1.0})
-    decided = local.decide("x", Ask("t", "1"))
+    decided = local.decide("x", DecisionRequest("t", "1"))
     local.clock.time = decided.time + 10.0
     local.engine.begin()
-    told = local.engine.reward("default", "x", Tell("1", 5.0))
+    told = local.engine.reward("default", "x", RewardRequest("1", 5.0))
     local.engine.flush()
     local.store.commit()
     assert (told.status, told.state_version) == ("late", decided.state_version + 3)
@@ -313,12 +314,12 @@ def test_a_late_reward_settles_its_decision_on_the_way(local):
 def test_a_refused_late_reward_does_not_settle(local):
     """All or nothing: what is due is settled by the next look."""
     local.put("x", GAUSSIAN | {"window": 10.0, "apply": "at_window_end"})
-    local.decide("x", Ask("t", "1"))
-    version = local.reward("x", Tell("1", 5.0)).state_version
+    local.decide("x", DecisionRequest("t", "1"))
+    version = local.reward("x", RewardRequest("1", 5.0)).state_version
     local.clock.time += 10.0
     local.engine.begin()
     with pytest.raises(rules.Conflict):
-        local.engine.reward("default", "x", Tell("1", 6.0))
+        local.engine.reward("default", "x", RewardRequest("1", 6.0))
     assert local.engine.served("default", "x").version == version
     assert local.store.decision(1, "1").counted is None
     local.engine.settle_due()

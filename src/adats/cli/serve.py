@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 
 from adats.cli.common import console, stage_bar
-from adats.service.store import DamagedStore, StoreError
+from adats.service.errors import DamagedStore, StoreError
 
 keys_app = typer.Typer(help="API keys of a service.", no_args_is_help=True)
 
@@ -33,12 +33,12 @@ def serve(
         os.execv(sys.executable, [sys.executable, "-m", "adats", *sys.argv[1:]])
     from adats.service.server import serve as run
 
-    def tell(address: str) -> None:
+    def announce(address: str) -> None:
         console.print(f"{db} is served at {address}, described at {address}/docs", soft_wrap=True)
 
     try:
         with _in_one_line():
-            run(db, host=host, port=port, most_waiting=waiting, tell=tell)
+            run(db, host=host, port=port, most_waiting=waiting, announce=announce)
     except KeyboardInterrupt:  # what was under way is done, and the store is closed
         console.print("stopped")
 
@@ -52,10 +52,10 @@ def add(
     """Make a key. It is shown once: only its hash is kept."""
     _need()
     from adats.service.keys import new_key
-    from adats.service.sqlite import Keys
+    from adats.service.stores.sqlite import SQLiteKeys
 
     key, row = new_key(tenant, write=not read_only)
-    with _in_one_line(), Keys(db, make=True) as kept:
+    with _in_one_line(), SQLiteKeys(db, make=True) as kept:
         kept.add(row)
     console.print(key, highlight=False, soft_wrap=True)
 
@@ -64,10 +64,10 @@ def add(
 def list_keys(db: Db = Path("bandits.db")) -> None:
     """The keys of a store, without their secrets."""
     _need()
-    from adats.service.sqlite import Keys
+    from adats.service.stores.sqlite import SQLiteKeys
 
     table = Table("key", "tenant", "may", "since")
-    with _in_one_line(), Keys(db) as kept:
+    with _in_one_line(), SQLiteKeys(db) as kept:
         for row in kept.key_rows():
             since = datetime.fromtimestamp(row.created, UTC).strftime("%Y-%m-%d %H:%M")
             table.add_row(row.id, row.tenant, "write" if row.write else "read", since)
@@ -81,9 +81,9 @@ def remove(
 ) -> None:
     """Take a key back; a running service knows it after a second."""
     _need()
-    from adats.service.sqlite import Keys
+    from adats.service.stores.sqlite import SQLiteKeys
 
-    with _in_one_line(), Keys(db) as kept:
+    with _in_one_line(), SQLiteKeys(db) as kept:
         if not kept.remove(key):
             raise ValueError(f"{db} has no key {key!r}; see: adats keys list --db {db}")
     console.print(f"Key {key} is removed", highlight=False)
@@ -97,16 +97,16 @@ def replay(
 ) -> None:
     """Play the log of a store into an empty one: is every decision, and the state, the same?"""
     _need()
-    from adats.service.file import check_file
     from adats.service.replay import replay as play
-    from adats.service.sqlite import SQLiteStore, SQLiteView
+    from adats.service.stores.sqlite import SQLiteReadView, SQLiteStore
+    from adats.service.stores.sqlite_file import check_file
 
     if not db.is_file():
         raise ValueError(f"there is no store {db}")
     if into is not None and into.exists():
         raise ValueError(f"{into} is there already; give the name of a new store")
     check_file(db, 0)
-    with _in_one_line(), tempfile.TemporaryDirectory() as folder, SQLiteView(db) as source:
+    with _in_one_line(), tempfile.TemporaryDirectory() as folder, SQLiteReadView(db) as source:
         store = SQLiteStore(Path(folder, "replay.db") if into is None else into)
         try:
             with stage_bar("replaying") as show:

@@ -8,47 +8,42 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar, cast
 
 import msgspec
-import numpy as np
 
-from adats.models import prior_files
-from adats.models.core import files
 from adats.models.core.errors import UnknownTask
-from adats.service import rules
+from adats.models.core.types import Arm
+from adats.service import answers, rules
+from adats.service.errors import Conflict, DamagedStore, Invalid, NotFound, Refusal, status_of
+from adats.service.field_types import MOST_ARMS
 from adats.service.messages import (
-    About,
-    Ask,
-    Decided,
-    MetaPart,
-    MetaView,
+    DecisionRequest,
+    DecisionResult,
+    ExperimentInfo,
     NewArm,
-    Part,
-    Refused,
-    TaskView,
-    Tell,
-    Tells,
-    Told,
-    ToldAll,
+    PriorBelief,
+    RefusedReward,
+    RewardBatchRequest,
+    RewardBatchResult,
+    RewardRequest,
+    RewardResult,
+    TaskBelief,
 )
 from adats.service.model import Change, Served, make
-from adats.service.spec import MOST_ARMS, Experiment, Invalid, canonical, check, parse
-from adats.service.store import (
+from adats.service.spec import ExperimentSpec, canonical, check, parse
+from adats.service.stores.interface import (
     ChangeRow,
-    DamagedStore,
     DecisionRow,
     ExperimentRow,
     RewardRow,
     Store,
 )
 
+T = TypeVar("T")
+
 MEMORY = 120e6  # bytes, roughly, that experiments and their tasks may take
 BACKLOG = 200  # decisions settled in one transaction, at most
-
-
-class NotFound(Exception):
-    """There is no such experiment, task, decision or arm, or it is another tenant's."""
 
 
 class Engine:
@@ -58,10 +53,10 @@ class Engine:
         self.store, self.now = store, clock
         self._served: OrderedDict[tuple[str, str], Served] = OrderedDict()  # the last used last
         self._touched: set[Served] = set()  # in this transaction
-        self._named_by_id: dict[int, tuple[str, str]] = {}
-        self._aside: set[int] = set()  # decisions that are due, of tasks that are damaged
+        self._names_by_id: dict[int, tuple[str, str]] = {}
+        self._unsettleable: set[int] = set()  # decisions that are due, of tasks that are damaged
         self.behind = False  # whether more decisions are due than were settled
-        self._run, self._named = secrets.token_hex(8), 0  # for names of decisions
+        self._run_id, self._ids_made = secrets.token_hex(8), 0  # for ids of decisions
 
     # transactions
 
@@ -81,19 +76,19 @@ class Engine:
         """Nothing since `begin` has happened."""
         self._served.clear()
         self._touched.clear()
-        self._named_by_id.clear()
+        self._names_by_id.clear()
         self.behind = False
         self.store.rollback()
 
     # experiments
 
-    def put(self, tenant: str, name: str, spec: Experiment) -> tuple[bool, About]:
+    def put(self, tenant: str, name: str, spec: ExperimentSpec) -> tuple[bool, ExperimentInfo]:
         """Make an experiment. The same again changes nothing; another under its name raises."""
         check(spec)
         row = self.store.experiment(tenant, name)
         if row is not None:
             if row.spec != canonical(spec):
-                raise rules.Conflict(
+                raise Conflict(
                     f"experiment {name!r} is there with other settings, which are fixed; take "
                     "another name"
                 )
@@ -104,16 +99,8 @@ class Engine:
         self.store.add_experiment(row)
         return True, self.about(tenant, name)
 
-    def about(self, tenant: str, name: str) -> About:
-        served = self.served(tenant, name)
-        return About(
-            name,
-            msgspec.to_builtins(served.spec),
-            None if served.arms is None else list(served.arms),
-            served.retired,
-            served.version,
-            served.prior_version,
-        )
+    def about(self, tenant: str, name: str) -> ExperimentInfo:
+        return answers.experiment_info(name, self.served(tenant, name))
 
     def served(self, tenant: str, name: str) -> Served:
         """The agent of an experiment, from memory or from the store."""
@@ -131,77 +118,74 @@ class Engine:
 
     # the two verbs
 
-    def decide(self, tenant: str, name: str, ask: Ask) -> Decided:
+    def decide(self, tenant: str, name: str, request: DecisionRequest) -> DecisionResult:
         served = self.served(tenant, name)
-        experiment = served.id
-        decision_id = ask.decision_id
+        decision_id = request.decision_id
         if decision_id is None:
             decision_id = self._new_id()
         else:
-            known = self.store.decision(experiment, decision_id)
+            known = self.store.decision(served.id, decision_id)
             if known is not None:
-                if known.task != ask.task:
-                    raise rules.Conflict(
-                        f"decision_id {decision_id!r} was made for task {known.task!r}"
-                    )
-                return _decided(known)
-        row = self.choose(served, decision_id, ask)
-        self.keep(served, row)
-        return _decided(row)
+                if known.task != request.task:
+                    raise Conflict(f"decision_id {decision_id!r} was made for task {known.task!r}")
+                return answers.decision_result(known)
+        row = self.choose(served, decision_id, request)
+        self.add_decision(served, row)
+        return answers.decision_result(row)
 
     def _new_id(self) -> str:
         """Sorted by time, so that the store's index grows at its end."""
-        self._named += 1
-        return f"{time.time_ns() // 1_000_000:012x}-{self._run}-{self._named:x}"
+        self._ids_made += 1
+        return f"{time.time_ns() // 1_000_000:012x}-{self._run_id}-{self._ids_made:x}"
 
-    def keep(self, served: Served, row: DecisionRow) -> None:
+    def add_decision(self, served: Served, row: DecisionRow) -> None:
         self.store.add_decision(row)
         served.version += 1
 
-    def choose(self, served: Served, decision_id: str, ask: Ask) -> DecisionRow:
+    def choose(self, served: Served, decision_id: str, request: DecisionRequest) -> DecisionRow:
         """A decision, which is not in the store yet."""
-        served.check_request(ask.features, ask.allowed, ask.horizon)
+        served.check_request(request.features, request.allowed, request.horizon)
         try:
             chosen = served.decide(
-                ask.task,
+                request.task,
                 decision_id,
-                features=ask.features,
-                allowed=ask.allowed,
-                horizon=ask.horizon,
+                features=request.features,
+                allowed=request.allowed,
+                horizon=request.horizon,
             )
         except ValueError as error:  # the oracle finds no action among the allowed arms
             raise Invalid("allowed", str(error)) from None
         decision, now = chosen.decision, self.now()
-        made = DecisionRow(
-            0,
-            served.id,
-            served.version + 1,
-            decision_id,
-            ask.task,
-            _listed(decision.action),
-            None if decision.features is None else decision.features.tobytes(),
-            _request(ask),
-            _listed(decision.propensity),
-            served.version,
-            served.prior_version,
-            now,
-            int(chosen.explored),
-            None if chosen.held_out is None else int(chosen.held_out),
-            rules.when_due(served.spec, now, served.counts_pending),
+        row = DecisionRow(
+            id=0,
+            experiment=served.id,
+            seq=served.version + 1,
+            decision_id=decision_id,
+            task=request.task,
+            action=_list_of(decision.action),
+            features=None if decision.features is None else decision.features.tobytes(),
+            request=_other_fields(request),
+            propensity=_list_of(cast("float | tuple[float, ...]", decision.propensity)),
+            state_version=served.version,
+            prior_version=served.prior_version,
+            time=now,
+            explored=int(chosen.explored),
+            holdout=None if chosen.held_out is None else int(chosen.held_out),
+            due=rules.when_due(served.spec, now, served.counts_pending),
         )
-        return rules.of_nothing(made) if made.action == [] else made
+        return rules.of_nothing(row) if row.action == [] else row
 
-    def reward(self, tenant: str, name: str, tell: Tell) -> Told:
+    def reward(self, tenant: str, name: str, request: RewardRequest) -> RewardResult:
         served = self.served(tenant, name)
-        decision = self.store.decision(served.id, tell.decision_id)
+        decision = self.store.decision(served.id, request.decision_id)
         if decision is None:
-            raise NotFound(f"there is no decision {tell.decision_id!r}")
+            raise NotFound(f"there is no decision {request.decision_id!r}")
         now = self.now()
-        reward = served.check_reward(decision, tell.reward)
+        reward = served.check_reward(decision, request.reward)
         earlier = self.store.rewards(decision.id) if decision.received else []
         due = decision.due is not None and now >= decision.due
         settled = rules.settle(decision, served.spec, served.version + 1) if due else decision
-        outcome = rules.receive(settled, earlier, reward, tell.reward_id, served.spec, now)
+        outcome = rules.receive(settled, earlier, reward, request.reward_id, served.spec, now)
         if outcome.decision is not None and outcome.decision.reward is not None:
             served.check_reward(decision, outcome.decision.reward)  # the sum of several
         if due:
@@ -209,45 +193,46 @@ class Engine:
         if outcome.decision is not None:
             self._count(served, settled, outcome.decision)
             served.version += 1
-            self.store.add_reward(
-                RewardRow(
-                    0,
-                    decision.experiment,
-                    served.version,
-                    decision.id,
-                    reward,
-                    tell.reward_id,
-                    now,
-                )
+            row = RewardRow(
+                id=0,
+                experiment=decision.experiment,
+                seq=served.version,
+                decision=decision.id,
+                reward=reward,
+                reward_id=request.reward_id,
+                time=now,
             )
-        return Told(tell.decision_id, outcome.status, served.version)
+            self.store.add_reward(row)
+        return RewardResult(request.decision_id, outcome.status, served.version)
 
-    def rewards(self, tenant: str, name: str, tells: Tells) -> ToldAll:
+    def rewards(self, tenant: str, name: str, batch: RewardBatchRequest) -> RewardBatchResult:
         """Each alone: one that cannot be taken does not keep the others out."""
         self.served(tenant, name)
-        results: list[Told | Refused] = []
-        for tell in tells.rewards:
+        results: list[RewardResult | RefusedReward] = []
+        for request in batch.rewards:
             try:
-                results.append(self.reward(tenant, name, tell))
-            except (NotFound, rules.Conflict, Invalid) as error:
-                code = {NotFound: 404, rules.Conflict: 409, Invalid: 422}[type(error)]
-                results.append(Refused(tell.decision_id, code, str(error)))
-        return ToldAll(results, sum(isinstance(result, Refused) for result in results))
+                results.append(self.reward(tenant, name, request))
+            except Refusal as error:
+                refused = RefusedReward(request.decision_id, status_of(error), str(error))
+                results.append(refused)
+        return RewardBatchResult(results, sum(isinstance(r, RefusedReward) for r in results))
+
+    # the ends of windows
 
     def settle_due(self) -> DamagedStore | None:
         """Settle decisions whose window is over; of damaged tasks none, and what was found."""
         found = None
-        limit = BACKLOG + len(self._aside)
+        limit = BACKLOG + len(self._unsettleable)
         due = self.store.due(self.now(), limit)
         self.behind = len(due) == limit
         for decision in due:
-            if decision.id in self._aside:
+            if decision.id in self._unsettleable:
                 continue
             served = self._by_id(decision.experiment)
             try:
-                served.shelf.get(decision.task)
+                served.task_cache.get(decision.task)
             except DamagedStore as error:
-                self._aside.add(decision.id)
+                self._unsettleable.add(decision.id)
                 found = error
                 continue
             self._settle(served, decision)
@@ -279,38 +264,19 @@ class Engine:
         served.recount(new, old.counted, new.counted, rows)
 
     def _by_id(self, experiment: int) -> Served:
-        named = self._named_by_id.get(experiment)
+        named = self._names_by_id.get(experiment)
         if named is None:
             row = self.store.by_id(experiment)
-            named = self._named_by_id[experiment] = (row.tenant, row.name)
+            named = self._names_by_id[experiment] = (row.tenant, row.name)
         return self.served(*named)
 
     # tasks and arms
 
-    def task(self, tenant: str, name: str, task: str) -> TaskView:
-        served = self.served(tenant, name)
+    def task(self, tenant: str, name: str, task: str) -> TaskBelief:
         try:
-            belief, prior, stats = (
-                served.posterior(task),
-                served.prior_of(task),
-                served.stats(task),
-            )
+            return answers.task_belief(task, self.served(tenant, name))
         except UnknownTask:
             raise NotFound(f"there is no task {task!r}") from None
-        shares = _shares(belief.scale, prior.scale)
-        pulls = stats.count.tolist() if hasattr(stats, "count") else [None] * len(shares)
-        rows = zip(
-            _names(served, len(shares)),
-            belief.mean.tolist(),
-            belief.scale.tolist(),
-            prior.mean.tolist(),
-            prior.scale.tolist(),
-            shares,
-            (1 - share for share in shares),
-            pulls,
-            strict=True,
-        )
-        return TaskView(task, [Part(*row) for row in rows], served.version, served.prior_version)
 
     def forget(self, tenant: str, name: str, task: str) -> None:
         """Take a task out: the state is that of the remaining log, its actions as given."""
@@ -324,28 +290,15 @@ class Engine:
 
     def note_forgotten(self, tenant: str, name: str) -> None:
         """That a task was forgotten, not which."""
-        self._changed(self.served(tenant, name), "forget", None)
+        self._add_change(self.served(tenant, name), "forget", None)
 
-    def meta(self, tenant: str, name: str) -> MetaView:
+    def meta(self, tenant: str, name: str) -> PriorBelief:
         served = self.served(tenant, name)
-        prior = served.meta.task_prior()
-        names = _names(served, prior.mean.size)
-        parts = zip(names, prior.mean.tolist(), prior.scale.tolist(), strict=True)
         self.flush()  # the store counts what has been written
-        return MetaView(
-            *self.store.counts(served.id),
-            served.meta.log_evidence(),
-            [MetaPart(*part) for part in parts],
-            {
-                "format": "adats-prior",
-                "version": files.VERSION,
-                "prior": prior_files.meta_to_dict(served.meta),
-            },
-            served.version,
-            served.prior_version,
-        )
+        tasks, decisions, rewards = self.store.counts(served.id)
+        return answers.prior_belief(served, tasks=tasks, decisions=decisions, rewards=rewards)
 
-    def add_arm(self, tenant: str, name: str, new: NewArm) -> About:
+    def add_arm(self, tenant: str, name: str, new: NewArm) -> ExperimentInfo:
         """The same arm again changes nothing."""
         served = self.served(tenant, name)
         change = Change(new.arm, False, new.like, new.features)
@@ -361,9 +314,9 @@ class Engine:
         self.change_arm(tenant, name, change)
         return self.about(tenant, name)
 
-    def retire_arm(self, tenant: str, name: str, arm: str) -> About:
+    def retire_arm(self, tenant: str, name: str, arm: str) -> ExperimentInfo:
         served = self.served(tenant, name)
-        named: Any = arm
+        named: Arm = arm
         known = served.all_arms
         if known is None or named not in known:
             named = int(arm) if arm.isascii() and arm.isdecimal() else arm
@@ -377,51 +330,20 @@ class Engine:
         served = self.served(tenant, name)
         served.flush(self.store)
         served.change(change)
-        self._changed(served, "arm", change)
+        self._add_change(served, "arm", change)
 
-    def _changed(self, served: Served, kind: str, data: Any) -> None:
+    def _add_change(self, served: Served, kind: str, data: Change | None) -> None:
         served.version += 1
         text = msgspec.json.encode(data).decode()
         self.store.add_change(ChangeRow(served.id, served.version, kind, text, self.now()))
 
 
-def _listed(value: Any) -> Any:
+def _list_of(value: T | tuple[T, ...]) -> T | list[T]:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _request(ask: Ask) -> str | None:
+def _other_fields(request: DecisionRequest) -> str | None:
     """What was asked besides the task, to make the decision again."""
-    if ask.features is None and ask.allowed is None and ask.horizon is None:
-        return None
-    told = {"features": ask.features, "allowed": ask.allowed, "horizon": ask.horizon}
-    told = {name: value for name, value in told.items() if value is not None}
-    return msgspec.json.encode(told).decode()
-
-
-def _decided(row: DecisionRow) -> Decided:
-    return Decided(
-        row.decision_id,
-        row.task,
-        row.action,
-        row.propensity,
-        row.state_version,
-        row.prior_version,
-        row.time,
-        bool(row.holdout),
-    )
-
-
-def _names(served: Served, size: int) -> list[int | str]:
-    arms = None if served.dim else served.all_arms
-    return list(range(size)) if arms is None else list(arms)
-
-
-def _shares(scale: Any, before: Any) -> list[float]:
-    """How much of each belief comes from its own data: the part of the variance that it took."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        left = np.where(
-            np.isinf(before), np.where(np.isinf(scale), 1.0, 0.0), (scale / before) ** 2
-        )
-    left = np.where(before == 0, 1.0, left)
-    shares: list[float] = (1 - np.clip(left, 0.0, 1.0)).tolist()
-    return shares
+    fields = {name: getattr(request, name) for name in ("features", "allowed", "horizon")}
+    given = {name: value for name, value in fields.items() if value is not None}
+    return msgspec.json.encode(given).decode() if given else None

@@ -9,14 +9,14 @@ import msgspec
 
 from adats.service.model import as_decision, make
 from adats.service.spec import parse
-from adats.service.store import ExperimentRow, Store, View
+from adats.service.stores.interface import ExperimentRow, ReadView, Store
 
 PIECE = 2000  # decisions
 FORMATS = {"ndjson": "application/x-ndjson", "parquet": "application/vnd.apache.parquet"}
 encode = msgspec.json.Encoder().encode
 
 
-def log(view: View, row: ExperimentRow, store: Store, kind: str) -> Iterator[bytes]:
+def log(view: ReadView, row: ExperimentRow, store: Store, kind: str) -> Iterator[bytes]:
     """The log as it is when the view is opened, as a file of this kind."""
     served = make(parse(row.spec), row, store)
     numbered = all(isinstance(arm, int) for arm in served.all_arms or ())
@@ -26,7 +26,7 @@ def log(view: View, row: ExperimentRow, store: Store, kind: str) -> Iterator[byt
     return _parquet(pieces, numbered, served.dim)
 
 
-def _records(view: View, experiment: int, numbered: bool) -> Iterator[list[dict[str, Any]]]:
+def _records(view: ReadView, experiment: int, numbered: bool) -> Iterator[list[dict[str, Any]]]:
     """Decisions whose reward counts, the oldest first; arms are all integers, or all text."""
     decisions = (row for row in view.decisions(experiment) if row.counted is not None)
     while piece := list(islice(decisions, PIECE)):

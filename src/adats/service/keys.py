@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from adats.service.store import KeyRow
+from adats.service.stores.interface import KeyRow
 
 PREFIX = "adats"
 NONE = bytes(32)  # no secret has this hash
@@ -24,11 +24,11 @@ def new_key(tenant: str, *, write: bool) -> tuple[str, KeyRow]:
     if not tenant or len(tenant) > 100:
         raise ValueError(f"a tenant is named by 1 to 100 characters, got {tenant!r}")
     name, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
-    row = KeyRow(name, tenant, _hashed(secret), int(write), time.time())
+    row = KeyRow(name, tenant, hash_of(secret), int(write), time.time())
     return f"{PREFIX}_{name}_{secret}", row
 
 
-class Keyring:
+class ApiKeys:
     """The keys there are."""
 
     def __init__(self, rows: Iterable[KeyRow]) -> None:
@@ -43,12 +43,12 @@ class Keyring:
         name, _, secret = rest.partition("_")
         row = self._rows.get(name)
         kept = NONE if row is None else row.hash
-        same = hmac.compare_digest(_hashed(secret), kept)  # always, and in constant time
+        same = hmac.compare_digest(hash_of(secret), kept)  # always, and in constant time
         if row is None or not same or prefix != PREFIX:
             return None
         return Access(row.tenant, bool(row.write))
 
 
-def _hashed(secret: str) -> bytes:
+def hash_of(secret: str) -> bytes:
     """A secret is 256 random bits: one round of SHA-256 is enough."""
     return hashlib.sha256(secret.encode()).digest()

@@ -4,180 +4,250 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from adats.service.spec import MOST_ARMS, MOST_REWARDS, ArmName, Figure, Name, Row, Rows
+from adats.models.core.types import Arm
+from adats.service.field_types import (
+    MOST_REWARDS,
+    ArmName,
+    ArmNames,
+    Figure,
+    Figures,
+    Name,
+    Row,
+    Rows,
+    Share,
+    doc,
+)
+from adats.service.stores.interface import Action
 
-Chance = Annotated[float, Meta(ge=0, le=1)]
+StateVersion = Annotated[int, doc("Events of the experiment so far.")]
+PriorVersion = Annotated[int, doc("Grows when an arm is added.")]
+OfDecision = Annotated[str, doc("Of the decision.")]
+AsAsked = Annotated[str, doc("As it was asked.")]
+ArmOrCoefficient = Annotated[Arm, doc("The arm; in a linear model the number of the coefficient.")]
+Mean = Annotated[float, doc("Of the mean reward, or of the coefficient.")]
+Scale = Annotated[float | None, doc("Standard deviation of the same; null if it is infinite.")]
+DecisionsMade = Annotated[int, doc("How many were made.")]
+DecisionsWithReward = Annotated[int, doc("How many have a reward.")]
+IntervalBound = Annotated[float | None, doc("Of the 95 % interval.")]
 
 
-class Ask(Struct, forbid_unknown_fields=True, frozen=True):
+class DecisionRequest(Struct, forbid_unknown_fields=True, frozen=True):
     """A decision that is wanted."""
 
-    task: Name
-    decision_id: Name | None = None  # the same again gives the same answer
-    features: Rows | None = None  # of a linear model: a row an arm
-    allowed: Annotated[list[ArmName], Meta(max_length=MOST_ARMS)] | None = None
-    horizon: Annotated[int, Meta(ge=1, le=10**12)] | None = None  # rounds left, this one too
+    task: Annotated[Name, doc("For whom, or for what: a user, a shop, a page.")]
+    decision_id: Annotated[
+        Name | None, doc("Yours, to ask again safely; made here unless given.")
+    ] = None
+    features: Annotated[Rows | None, doc("Of a linear model: a row for each arm.")] = None
+    allowed: Annotated[
+        ArmNames | None,
+        doc(
+            "The arms to choose from; all unless given. In a linear model whose features come "
+            "with the decision, numbers of rows."
+        ),
+    ] = None
+    horizon: Annotated[
+        Annotated[int, Meta(ge=1, le=10**12)] | None,
+        doc("Rounds left in this task, this one too; the policies index and far need it."),
+    ] = None
 
 
-class Decided(Struct, frozen=True):
+class DecisionResult(Struct, frozen=True):
     """A decision that was made, and is in the store."""
 
-    decision_id: str
-    task: str
-    action: int | str | list[int | str]
-    propensity: Chance | list[Chance]
-    state_version: int
-    prior_version: int
-    time: float
-    holdout: bool
-    fallback: bool = False
+    decision_id: Annotated[str, doc("To tell the reward by.")]
+    task: AsAsked
+    action: Annotated[Action, doc("The arm, or the arms of a semi-bandit.")]
+    propensity: Annotated[
+        Share | list[Share], doc("The probability that this action had, or each of its arms.")
+    ]
+    state_version: Annotated[int, doc("Events of the experiment that the decision knew.")]
+    prior_version: PriorVersion
+    time: Annotated[float, doc("Of the decision, in seconds since 1970.")]
+    holdout: Annotated[bool, doc("Whether it was held out.")]
+    fallback: Annotated[bool, doc("False: this is a decision, and it is learned from.")] = False
 
 
 class Fallback(Struct, frozen=True):
     """The control action, while the store cannot be written: it is not learned from."""
 
-    error: str
-    decision_id: str | None
-    task: str
-    action: int | str | list[int | str]
-    fallback: bool = True
+    error: Annotated[str, doc("Why there is no decision.")]
+    decision_id: Annotated[str | None, doc("As it was asked; nothing is stored under it.")]
+    task: AsAsked
+    action: Annotated[Action, doc("The control action of the experiment.")]
+    fallback: Annotated[bool, doc("True: not stored, and not learned from.")] = True
 
 
-class Tell(Struct, forbid_unknown_fields=True, frozen=True):
+class RewardRequest(Struct, forbid_unknown_fields=True, frozen=True):
     """A reward of a decision: a number, or one for each of its arms."""
 
-    decision_id: Name
-    reward: Figure | Annotated[list[Figure], Meta(max_length=MOST_ARMS)]
-    reward_id: Name | None = None  # tells two equal rewards from one that is sent twice
+    decision_id: Annotated[Name, doc("Of the decision.")]
+    reward: Annotated[
+        Figure | Figures, doc("A number; for a semi-bandit a list, one for each arm of the action.")
+    ]
+    reward_id: Annotated[
+        Name | None, doc("Yours, to tell two equal rewards from one that was sent twice.")
+    ] = None
 
 
-class Tells(Struct, forbid_unknown_fields=True, frozen=True):
+class RewardBatchRequest(Struct, forbid_unknown_fields=True, frozen=True):
     """Several rewards."""
 
-    rewards: Annotated[list[Tell], Meta(max_length=MOST_REWARDS)]
+    rewards: Annotated[
+        list[RewardRequest],
+        Meta(max_length=MOST_REWARDS),
+        doc("Each stands alone: one that is refused does not keep the others out."),
+    ]
 
 
-class Telling(Struct, forbid_unknown_fields=True, frozen=True):
-    """What the service takes for rewards: a `Tell` or a `Tells`."""
+class AnyRewardRequest(Struct, forbid_unknown_fields=True, frozen=True):
+    """What the service takes for rewards: a `RewardRequest` or a `RewardBatchRequest`."""
 
     decision_id: Name | None = None
-    reward: Figure | Annotated[list[Figure], Meta(max_length=MOST_ARMS)] | None = None
+    reward: Figure | Figures | None = None
     reward_id: Name | None = None
-    rewards: Annotated[list[Tell], Meta(max_length=MOST_REWARDS)] | None = None
+    rewards: Annotated[list[RewardRequest], Meta(max_length=MOST_REWARDS)] | None = None
 
 
-class Told(Struct, frozen=True):
+class RewardResult(Struct, frozen=True):
     """What became of a reward."""
 
-    decision_id: str
-    status: Literal["counted", "held", "late", "duplicate"]
-    state_version: int
+    decision_id: OfDecision
+    status: Annotated[
+        Literal["counted", "held", "late", "duplicate"],
+        doc(
+            "It counts, is held until the window ends, came late and does not count, or was "
+            "there already."
+        ),
+    ]
+    state_version: StateVersion
 
 
-class Refused(Struct, frozen=True):
+class RefusedReward(Struct, frozen=True):
     """A reward of a batch that could not be taken, with the code that it would have alone."""
 
-    decision_id: str
-    code: int
-    error: str
+    decision_id: OfDecision
+    code: Annotated[int, doc("If it was refused: the code that it would have had alone.")]
+    error: Annotated[str, doc("If it was refused: why.")]
 
 
-class ToldAll(Struct, frozen=True):
-    results: list[Told | Refused]
-    refused: int
+class RewardBatchResult(Struct, frozen=True):
+    results: Annotated[
+        list[RewardResult | RefusedReward],
+        doc("What became of each, in the order of the request."),
+    ]
+    refused: Annotated[int, doc("How many were refused.")]
 
 
 class NewArm(Struct, forbid_unknown_fields=True, frozen=True):
     """An arm that is added: with the prior of another, or with features of its own."""
 
-    arm: Name
-    like: ArmName | None = None
-    features: Row | None = None
+    arm: Annotated[Name, doc("Its name.")]
+    like: Annotated[ArmName | None, doc("The arm whose prior it takes.")] = None
+    features: Annotated[Row | None, doc("Of the arm, in a linear model whose arms are fixed.")] = (
+        None
+    )
 
 
-class About(Struct, frozen=True):
+class ExperimentInfo(Struct, frozen=True):
     """An experiment."""
 
-    name: str
-    spec: Any
-    arms: list[int | str] | None  # None: features come with every decision
-    retired: list[int | str]
-    state_version: int
-    prior_version: int
+    name: Annotated[str, doc("Of the experiment.")]
+    spec: Annotated[dict[str, Any], doc("The settings, without those that are as usual.")]
+    arms: Annotated[
+        list[Arm] | None,
+        doc("Arms that can be chosen; null if features come with every decision."),
+    ]
+    retired: Annotated[list[Arm], doc("Arms that are not chosen any more.")]
+    state_version: StateVersion
+    prior_version: PriorVersion
 
 
-class Listed(Struct, frozen=True):
-    experiments: list[str]
+class ExperimentList(Struct, frozen=True):
+    experiments: Annotated[list[str], doc("Their names.")]
 
 
-class Part(Struct, frozen=True):
+class TaskBeliefPart(Struct, frozen=True):
     """The belief about one arm, or one coefficient: in a task, and before its own data."""
 
-    name: int | str
-    mean: float
-    scale: float | None  # a standard deviation; None where it is infinite
-    prior_mean: float
-    prior_scale: float | None
-    from_task: Chance  # how much of the belief comes from the task's own data
-    from_prior: Chance  # and how much from the prior that the others taught
-    pulls: float | None
+    name: ArmOrCoefficient
+    mean: Mean
+    scale: Scale
+    prior_mean: Annotated[
+        float, doc("The same before the task's own data: what all other tasks have taught.")
+    ]
+    prior_scale: Annotated[float | None, doc("The same before the task's own data.")]
+    from_task: Annotated[Share, doc("How much of the belief comes from the task's own data.")]
+    from_prior: Annotated[Share, doc("How much comes from the prior.")]
+    pulls: Annotated[
+        float | None,
+        doc("Rewards of this arm that count in the task; null in a linear model."),
+    ]
 
 
-class TaskView(Struct, frozen=True):
-    task: str
-    parts: list[Part]
-    state_version: int
-    prior_version: int
+class TaskBelief(Struct, frozen=True):
+    task: Annotated[str, doc("Its name.")]
+    parts: Annotated[list[TaskBeliefPart], doc("A belief for each arm or coefficient.")]
+    state_version: StateVersion
+    prior_version: PriorVersion
 
 
-class MetaPart(Struct, frozen=True):
-    name: int | str
-    mean: float
-    scale: float | None
+class PriorBeliefPart(Struct, frozen=True):
+    name: ArmOrCoefficient
+    mean: Mean
+    scale: Scale
 
 
-class MetaView(Struct, frozen=True):
+class PriorBelief(Struct, frozen=True):
     """What is believed of a new task, and the prior as a file of its own."""
 
-    tasks: int
-    decisions: int
-    rewards: int
-    log_evidence: float
-    parts: list[MetaPart]
-    prior: Any
-    state_version: int
-    prior_version: int
+    tasks: Annotated[int, doc("How many there are.")]
+    decisions: DecisionsMade
+    rewards: Annotated[int, doc("Decisions whose reward counts.")]
+    log_evidence: Annotated[
+        float, doc("Logarithm of the probability density of all rewards, under the prior.")
+    ]
+    parts: Annotated[list[PriorBeliefPart], doc("What is believed of a new task.")]
+    prior: Annotated[dict[str, Any], doc("A prior file, which another experiment can start from.")]
+    state_version: StateVersion
+    prior_version: PriorVersion
 
 
 class Lift(Struct, frozen=True):
     """Mean reward of decisions that were not held out, less that of those that were."""
 
-    estimate: float | None
-    low: float | None  # of the 95 % interval
-    high: float | None
-    policy_mean: float | None
-    policy_decisions: int
-    holdout_mean: float | None
-    holdout_decisions: int
+    estimate: Annotated[
+        float | None,
+        doc(
+            "Mean reward of decisions that were not held out, less that of those that were; null "
+            "until there are both."
+        ),
+    ]
+    low: IntervalBound
+    high: IntervalBound
+    policy_mean: Annotated[float | None, doc("Mean reward of decisions that were not held out.")]
+    policy_decisions: DecisionsWithReward
+    holdout_mean: Annotated[float | None, doc("Mean reward of decisions that were.")]
+    holdout_decisions: DecisionsWithReward
 
 
 class Report(Struct, frozen=True):
-    decisions: int
-    tasks: int
-    counted: int  # decisions whose reward is in the statistics
-    missing: int  # decisions that have no reward yet, and whose window is open if there is one
-    expired: int  # decisions that had none when their window ended
-    explored: int  # decisions whose action was not the posterior's best
-    lift: Lift | None
-    state_version: int
-    prior_version: int
+    decisions: DecisionsMade
+    tasks: Annotated[int, doc("For how many tasks.")]
+    counted: Annotated[int, doc("Decisions whose reward counts.")]
+    missing: Annotated[int, doc("Decisions without a reward whose window is still open.")]
+    expired: Annotated[int, doc("Decisions that had no reward when their window ended.")]
+    explored: Annotated[int, doc("Decisions whose action was not the one that looked best.")]
+    lift: Annotated[Lift | None, doc("Over the holdout; null if there is none.")]
+    state_version: StateVersion
+    prior_version: PriorVersion
 
 
 class Error(Struct, frozen=True):
-    error: str
-    field: str | None = None
+    error: Annotated[str, doc("What is wrong.")]
+    field: Annotated[str | None, doc("Where in the request, such as rewards[1].reward.")] = None
 
 
 class Health(Struct, frozen=True):
-    status: str
-    why: str | None = None
+    status: Annotated[str, doc("ok, or ready.")]
+    why: Annotated[str | None, doc("Null where all is well.")] = None

@@ -19,17 +19,17 @@ from adats.models.core.frozen import evolve
 from adats.models.core.stats import ArmStats
 from adats.models.core.sums import Sum
 from adats.models.core.types import Arm, BoolArray, FloatArray, IntArray, MetaBelief, Task
+from adats.service.errors import Invalid
 from adats.service.spec import (
     MOST_NUMBERS,
-    Experiment,
-    Invalid,
+    ExperimentSpec,
     arms_of_control,
     check,
     meta_of,
     numbers_in,
     options_of,
 )
-from adats.service.store import DecisionRow, ExperimentRow, Reward, Store, TaskRow
+from adats.service.stores.interface import DecisionRow, ExperimentRow, Reward, Store, TaskRow
 
 CACHE = 100e6  # bytes, roughly, of the task states of one experiment in memory
 FADED = 1e6  # a reward taken out whose square is this much larger than the rest leaves round-off
@@ -106,7 +106,7 @@ class Tasks(MutableMapping[Task, TaskState]):
 class Served(AdaTS):
     """AdaTS with its tasks in a store, a holdout, and randomness keyed by the decision."""
 
-    def __init__(self, spec: Experiment, row: ExperimentRow, store: Store) -> None:
+    def __init__(self, spec: ExperimentSpec, row: ExperimentRow, store: Store) -> None:
         meta = meta_of(spec)
         if numbers_in(meta) > MOST_NUMBERS:
             raise Invalid("prior", f"more than {MOST_NUMBERS} candidates times arms")
@@ -130,8 +130,8 @@ class Served(AdaTS):
         self._stored = row
         self._size = 300 + _bytes_of(self._blank, set())  # of a state, with its place here
         most = max(64, int(CACHE / self._size))
-        self.shelf = Tasks(store, row.id, lambda: self._blank, most)
-        self._tasks = self.shelf  # type: ignore[assignment]
+        self.task_cache = Tasks(store, row.id, lambda: self._blank, most)
+        self._tasks = self.task_cache  # type: ignore[assignment]
         for change in msgspec.json.decode(row.arms, type=list[Change]):
             self._apply(change)
         if row.total:
@@ -144,7 +144,7 @@ class Served(AdaTS):
     @property
     def weight(self) -> float:
         """Bytes in memory, roughly."""
-        return 20_000.0 + 10 * self._size + len(self.shelf) * self._size
+        return 20_000.0 + 10 * self._size + len(self.task_cache) * self._size
 
     # decisions
 
@@ -152,13 +152,13 @@ class Served(AdaTS):
         self, task: str, decision_id: str, *, features: Any, allowed: Any, horizon: int | None
     ) -> Chosen:
         self._held, self._explored = None, False
-        self._bits.state = _keyed(self._key, decision_id)
+        self._bits.state = generator_state(self._key, decision_id)
         decision = self.ask(
             task, features=features, allowed=allowed, horizon=horizon, propensities=True
         )
         return Chosen(decision, self._held, self._explored)
 
-    def take(self, decision: DecisionRow, before: TaskState | None) -> None:
+    def record_decision(self, decision: DecisionRow, before: TaskState | None) -> None:
         """A decision as it was made elsewhere, for a task whose state was `before`."""
         state = self._blank if before is None else before
         if self._index:
@@ -169,7 +169,7 @@ class Served(AdaTS):
                 pulled, rows = slice(None), np.atleast_2d(features)
             pending = asked_for(state.pending, rows, pulled, self._arms.count or 0)
             state = state._replace(rounds=state.rounds + 1, pending=pending)
-        self.shelf[decision.task] = state
+        self.task_cache[decision.task] = state
 
     def check_request(self, features: Any, allowed: Any, horizon: int | None) -> None:
         """Raise `Invalid`, with the field, for what `ask` would refuse."""
@@ -249,7 +249,7 @@ class Served(AdaTS):
         if isinstance(action, list) != isinstance(reward, list):
             due = "a list, one number an arm" if isinstance(action, list) else "one number"
             raise Invalid("reward", f"the reward of this decision is {due}; got {reward!r}")
-        if isinstance(reward, list) and len(reward) != len(action):
+        if isinstance(action, list) and isinstance(reward, list) and len(reward) != len(action):
             raise Invalid("reward", f"{len(action)} arms need as many rewards, got {len(reward)}")
         stats = self._blank.stats
         kind = stats if isinstance(stats, ArmStats) else ArmStats
@@ -320,12 +320,12 @@ class Served(AdaTS):
         if change.retired:
             self.retire_arm(change.arm)
         else:
-            shelf, self._tasks = self._tasks, {}  # states grow when they are read again
+            task_cache, self._tasks = self._tasks, {}  # states grow when they are read again
             try:
                 self.add_arm(change.arm, like=change.like, features=change.features)
             finally:
-                self._tasks = shelf
-            self.shelf.drop()
+                self._tasks = task_cache
+            self.task_cache.drop()
         self.changes.append(change)
 
     def added(self, arm: Arm) -> Change | None:
@@ -363,7 +363,7 @@ class Served(AdaTS):
 
     def flush(self, store: Store) -> None:
         """Write what has changed since the last time."""
-        self.shelf.flush()
+        self.task_cache.flush()
         row = self._stored._replace(
             version=self.version,
             prior_version=self.prior_version,
@@ -375,7 +375,7 @@ class Served(AdaTS):
             self._stored = row
 
 
-def _control_of(spec: Experiment, arms: Arms) -> int | IntArray | None:
+def _control_of(spec: ExperimentSpec, arms: Arms) -> int | IntArray | None:
     """The control action by indices of arms, or `Invalid`."""
     if spec.control is None:
         return None
@@ -401,7 +401,7 @@ def as_decision(row: DecisionRow) -> Decision:
     return Decision(row.task, action, features, row.decision_id, row.time, chance)
 
 
-def make(spec: Experiment, row: ExperimentRow, store: Store) -> Served:
+def make(spec: ExperimentSpec, row: ExperimentRow, store: Store) -> Served:
     """The agent of an experiment, as its row has it."""
     check(spec)
     return Served(spec, row, store)
@@ -417,7 +417,7 @@ def _pull(row: DecisionRow) -> tuple[Any, FloatArray | None]:
     return action, features
 
 
-def _keyed(key: bytes, decision_id: str) -> Any:
+def generator_state(key: bytes, decision_id: str) -> Any:
     """The state of a generator that belongs to one decision of one experiment."""
     hashed = hashlib.blake2b(decision_id.encode(), key=key, digest_size=32).digest()
     state = int.from_bytes(hashed[:16], "little")

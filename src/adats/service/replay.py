@@ -8,18 +8,18 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from adats.service.engine import Engine, NotFound
-from adats.service.messages import Ask, Tell
+from adats.service.engine import Engine
+from adats.service.errors import Refusal
+from adats.service.messages import DecisionRequest, RewardRequest
 from adats.service.model import Change
-from adats.service.rules import Conflict, of_nothing, when_due
-from adats.service.spec import Invalid
-from adats.service.store import DecisionRow, ExperimentRow, Store, View
+from adats.service.rules import of_nothing, when_due
+from adats.service.stores.interface import DecisionRow, ExperimentRow, ReadView, Store
 
 GROUP = 1000  # events in one transaction
 CLOSE = 1e-9  # relative: what is left of the order of sums
 OWN = ("action", "features", "state_version", "prior_version", "holdout", "explored")
 OUTCOME = ("decision_id", "received", "reward", "counted", "settled", "due")
-UNPLAYABLE = (NotFound, Conflict, Invalid, LookupError, ValueError)  # what a changed log may raise
+UNPLAYABLE = (Refusal, LookupError, ValueError)  # what a changed log may raise
 
 
 class Replayed(NamedTuple):
@@ -43,7 +43,7 @@ class _Event(NamedTuple):
 
 
 def replay(
-    source: View, target: Store, *, progress: Callable[[int], None] = lambda _: None
+    source: ReadView, target: Store, *, progress: Callable[[int], None] = lambda _: None
 ) -> Replayed:
     """Play all experiments of `source` into `target`, which is empty."""
     time = _Clock()
@@ -109,7 +109,7 @@ class _Player:
                 return self._decide(row)
             case "reward":
                 self._time.time = row.time
-                tell = Tell(self._ids[row.decision], row.reward, row.reward_id)
+                tell = RewardRequest(self._ids[row.decision], row.reward, row.reward_id)
                 self._engine.reward(*self._name, tell)
             case "settle":
                 self._engine.settle(*self._name, row.decision_id)
@@ -125,27 +125,27 @@ class _Player:
     def _decide(self, row: DecisionRow) -> bool:
         engine, served = self._engine, self._engine.served(*self._name)
         asked = {} if row.request is None else msgspec.json.decode(row.request)
-        ask = Ask(row.task, row.decision_id, **asked)
-        before = served.shelf.get(row.task)
+        ask = DecisionRequest(row.task, row.decision_id, **asked)
+        before = served.task_cache.get(row.task)
         made = engine.choose(served, row.decision_id, ask)
         if made.action != row.action:  # what was done counts
-            served.take(row, before)
+            served.record_decision(row, before)
         due = when_due(served.spec, row.time, served.counts_pending)
         fresh = row._replace(
             experiment=made.experiment, due=due, settled=None, received=0, reward=None, counted=None
         )
-        engine.keep(served, of_nothing(fresh) if row.action == [] else fresh)
+        engine.add_decision(served, of_nothing(fresh) if row.action == [] else fresh)
         return all(getattr(made, name) == getattr(row, name) for name in OWN) and (
             made.propensity == row.propensity
             or (self.forgotten > 0 and _near(made.propensity, row.propensity))
         )
 
 
-def _last_forgotten(source: View, experiment: int) -> int:
+def _last_forgotten(source: ReadView, experiment: int) -> int:
     return max((c.seq for c in source.changes(experiment) if c.kind == "forget"), default=0)
 
 
-def _events(source: View, experiment: int) -> Iterator[_Event]:
+def _events(source: ReadView, experiment: int) -> Iterator[_Event]:
     """All events in the order in which they happened."""
     settled = [
         _Event(row.settled, "settle", row)
@@ -166,7 +166,7 @@ def _commit(engine: Engine) -> None:
     engine.store.commit()
 
 
-def compare(left: View, right: View, row: ExperimentRow) -> list[str]:
+def compare(left: ReadView, right: ReadView, row: ExperimentRow) -> list[str]:
     """Where two stores differ in what they know of an experiment."""
     other = right.experiment(row.tenant, row.name)
     if other is None:

@@ -6,12 +6,12 @@ from scipy.special import ndtri
 
 from adats.service.messages import Lift, Report
 from adats.service.spec import parse
-from adats.service.store import ExperimentRow, Tally, View
+from adats.service.stores.interface import ExperimentRow, ReadView, RewardMoments
 
 WIDTH = float(ndtri(0.975))
 
 
-def report(view: View, row: ExperimentRow, now: float) -> Report:
+def report(view: ReadView, row: ExperimentRow, now: float) -> Report:
     """All figures are as of `now`: decisions made up to `over` have a window that has ended.
 
     With a window, the lift is of those only, up to the first that is not settled yet: among others
@@ -19,17 +19,20 @@ def report(view: View, row: ExperimentRow, now: float) -> Report:
     """
     spec = parse(row.spec)
     over = None if spec.window is None else now - spec.window
-    summary = view.summary(row.id, over)
+    summary = view.decision_counts(row.id, over)
     found = None
     if spec.holdout is not None:
         first = view.overdue(row.id, now)
         settled = over if first is None else math.nextafter(first, -math.inf)
-        tallies = view.tallies(row.id, settled)
-        found = lift(tallies.get(0, Tally(0, 0.0, 0.0)), tallies.get(1, Tally(0, 0.0, 0.0)))
+        reward_moments = view.reward_moments(row.id, settled)
+        found = lift(
+            reward_moments.get(0, RewardMoments(0, 0.0, 0.0)),
+            reward_moments.get(1, RewardMoments(0, 0.0, 0.0)),
+        )
     return Report(*summary, found, row.version, row.prior_version)
 
 
-def lift(policy: Tally, holdout: Tally) -> Lift:
+def lift(policy: RewardMoments, holdout: RewardMoments) -> Lift:
     """Decisions are held out by chance alone, so the difference of the means is unbiased."""
     means = [tally.mean if tally.size else None for tally in (policy, holdout)]
     estimate = low = high = None

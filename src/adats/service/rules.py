@@ -3,12 +3,9 @@
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, cast
 
-from adats.service.spec import Experiment
-from adats.service.store import DecisionRow, Reward, RewardRow
-
-
-class Conflict(Exception):
-    """A reward that contradicts an earlier one."""
+from adats.service.errors import Conflict
+from adats.service.spec import ExperimentSpec
+from adats.service.stores.interface import DecisionRow, Reward, RewardRow
 
 
 class Outcome(NamedTuple):
@@ -16,14 +13,14 @@ class Outcome(NamedTuple):
     decision: DecisionRow | None = None  # as it is now; None: nothing has changed
 
 
-def is_late(decision: DecisionRow, spec: Experiment, now: float) -> bool:
+def is_late(decision: DecisionRow, spec: ExperimentSpec, now: float) -> bool:
     """From the end of the window on. A settled decision stays so, even if the clock is put back."""
     if spec.window is None:
         return False
     return decision.settled is not None or now >= decision.time + spec.window
 
 
-def when_due(spec: Experiment, time: float, counts_pending: bool) -> float | None:
+def when_due(spec: ExperimentSpec, time: float, counts_pending: bool) -> float | None:
     """When a new decision has to be looked at again; None if the window's end changes nothing."""
     if spec.window is None:
         return None
@@ -41,7 +38,7 @@ def receive(
     earlier: Sequence[RewardRow],
     reward: Reward,
     reward_id: str | None,
-    spec: Experiment,
+    spec: ExperimentSpec,
     now: float,
 ) -> Outcome:
     """A reward for a decision. One whose window is over must have been settled before."""
@@ -59,7 +56,7 @@ def receive(
     return Outcome("counted", received._replace(reward=amount, counted=amount, due=None))
 
 
-def settle(decision: DecisionRow, spec: Experiment, seq: int) -> DecisionRow:
+def settle(decision: DecisionRow, spec: ExperimentSpec, seq: int) -> DecisionRow:
     """The decision at the end of its window: what was held counts, else the default reward."""
     counted = decision.counted
     if counted is None:
@@ -71,7 +68,7 @@ def settle(decision: DecisionRow, spec: Experiment, seq: int) -> DecisionRow:
 
 
 def _is_again(
-    earlier: Sequence[RewardRow], reward: Reward, reward_id: str | None, spec: Experiment
+    earlier: Sequence[RewardRow], reward: Reward, reward_id: str | None, spec: ExperimentSpec
 ) -> bool:
     """Whether this reward came before; `Conflict` if it contradicts one that did."""
     if reward_id is not None:

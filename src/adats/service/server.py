@@ -9,17 +9,17 @@ from pathlib import Path
 
 import uvicorn
 
-from adats.service.app import LOOPBACK, make_app
 from adats.service.engine import Engine
-from adats.service.sqlite import SQLiteStore
+from adats.service.http.app import LOOPBACK, make_app
+from adats.service.stores.sqlite import SQLiteStore
 
 GRACE = 10  # seconds for requests that are under way when the service is stopped
 
 
 def serve(
-    db: Path, *, host: str, port: int, most_waiting: int, tell: Callable[[str], None]
+    db: Path, *, host: str, port: int, most_waiting: int, announce: Callable[[str], None]
 ) -> None:
-    """Serve the store until the process is told to stop; `tell` is told where."""
+    """Serve the store until the process is stopped; `announce` gets its address."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     local = is_loopback(host)
     listening = _listen(host, port)
@@ -48,7 +48,7 @@ def serve(
             timeout_graceful_shutdown=GRACE,
         )
         name = f"[{host}]" if ":" in host else host
-        tell(f"http://{name}:{listening.getsockname()[1]}")
+        announce(f"http://{name}:{listening.getsockname()[1]}")
         uvicorn.Server(config).run(sockets=[listening])
 
 

@@ -23,109 +23,211 @@ from adats.models.core import checks, files
 from adats.models.core.stats import ArmStats
 from adats.models.core.types import Arm, MetaBelief
 from adats.models.default_prior import default_prior
+from adats.service.errors import Invalid
+from adats.service.field_types import (
+    LARGEST,
+    LEAST,
+    LONGEST_WINDOW,
+    MOST_ARMS,
+    MOST_DIM,
+    ArmName,
+    Figure,
+    Names,
+    Numbers,
+    Rows,
+    Share,
+    doc,
+)
 
-MOST_ARMS, MOST_DIM, LONGEST_NAME, MOST_REWARDS = 500, 128, 200, 1000
 MOST_NUMBERS = 20_000  # candidates times arms of a mixture: all are looked at in each decision
 NESTED, MOST_DEPTH = (dict, list), 20  # of what is nested in a prior file; they need 6
-LONGEST_WINDOW = 10 * 365 * 86_400.0
-LARGEST, LEAST = 1e20, 1e-20  # figures: products of a few of them, and of their inverses, exist
 LARGEST_COUNT, LEAST_COUNT = 1e12, 1e-6  # of parameters that count pulls: alpha, beta, shape, rate
 
-Name = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
-ArmName = Annotated[int, Meta(ge=0, le=2**53)] | Name
-Names = Annotated[list[Name], Meta(min_length=1, max_length=MOST_ARMS)]
-Figure = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
-Numbers = Figure | list[Figure | list[Figure]]
-Row = Annotated[list[Figure], Meta(max_length=MOST_DIM)]
-Rows = Annotated[list[Row], Meta(max_length=MOST_ARMS)]
-Share = Annotated[float, Meta(ge=0, le=1)]
 
-
-class Invalid(Exception):
-    """What the user gave cannot be taken: in which field, and why."""
-
-    def __init__(self, field: str, why: str) -> None:
-        super().__init__(why)
-        self.field = field
-
-
-class Default(Struct, forbid_unknown_fields=True, omit_defaults=True, frozen=True):
+class DefaultPrior(Struct, forbid_unknown_fields=True, omit_defaults=True, frozen=True):
     """`default_prior`: a wide prior, learned from the first task on."""
 
-    typical: Figure | None = None
-    scale: Figure | None = None
+    typical: Annotated[
+        Figure | None, doc("A usual reward, for numbers (0 unless given) and counts (1).")
+    ] = None
+    scale: Annotated[Figure | None, doc("Roughly how much rewards differ; numbers need it.")] = None
 
 
-class Given(Struct, forbid_unknown_fields=True, omit_defaults=True, frozen=True):
+class GivenPrior(Struct, forbid_unknown_fields=True, omit_defaults=True, frozen=True):
     """A prior in figures, one number an arm (or one for all). A mixture has a row a candidate."""
 
-    mean: Numbers | None = None
-    scale: Numbers | None = None
-    task_scale: Numbers | None = None
-    cov: Numbers | None = None
-    task_cov: Numbers | None = None
-    weights: list[float | list[float]] | None = None
-    alpha: Numbers | None = None
-    beta: Numbers | None = None
-    shape: Numbers | None = None
-    rate: Numbers | None = None
+    mean: Annotated[
+        Numbers | None,
+        doc("Of the mean reward in a new task (gaussian), or of the coefficients (linear)."),
+    ] = None
+    scale: Annotated[Numbers | None, doc("Standard deviation of our doubt about that mean.")] = None
+    task_scale: Annotated[Numbers | None, doc("Standard deviation between tasks.")] = None
+    cov: Annotated[
+        Numbers | None,
+        doc(
+            "Covariance of our doubt about the mean (linear); a number is a multiple of the "
+            "identity."
+        ),
+    ] = None
+    task_cov: Annotated[Numbers | None, doc("Covariance between tasks (linear).")] = None
+    weights: Annotated[
+        list[float | list[float]] | None,
+        doc("Of the candidates (binary, count): one each, or a row each with one an arm."),
+    ] = None
+    alpha: Annotated[
+        Numbers | None, doc("Of a beta distribution (binary): a row for each candidate.")
+    ] = None
+    beta: Annotated[Numbers | None, doc("Of a beta distribution (binary).")] = None
+    shape: Annotated[
+        Numbers | None, doc("Of a gamma distribution (count): a row for each candidate.")
+    ] = None
+    rate: Annotated[Numbers | None, doc("Of a gamma distribution (count).")] = None
 
 
-class Prior(Struct, forbid_unknown_fields=True, omit_defaults=True, frozen=True):
+class PriorSpec(Struct, forbid_unknown_fields=True, omit_defaults=True, frozen=True):
     """Exactly one of three: figures, the contents of a prior file, or the default."""
 
-    given: Given | None = None
-    file: dict[str, Any] | None = None
-    default: Default | None = None
+    given: Annotated[
+        GivenPrior | None, doc("In figures: a number for each arm, or one for all.")
+    ] = None
+    file: Annotated[
+        dict[str, Any] | None, doc("The contents of a prior file, as `adats fit` writes it.")
+    ] = None
+    default: Annotated[
+        DefaultPrior | None, doc("A wide prior, which learns from the first task on.")
+    ] = None
 
 
 class PolicySpec(Struct, forbid_unknown_fields=True, omit_defaults=True, frozen=True):
     """How beliefs become actions: see the guide to policies."""
 
-    name: Literal["ts", "ucb", "index", "far", "greedy"] = "ts"
-    later: Annotated[float, Meta(ge=0, le=1e12)] | None = None
-    epsilon: Share = 0.0
+    name: Annotated[
+        Literal["ts", "ucb", "index", "far", "greedy"],
+        doc(
+            "Thompson sampling (ts), or an index, which explores less: ucb, index, far, greedy. "
+            "See the guide to policies."
+        ),
+    ] = "ts"
+    later: Annotated[
+        Annotated[float, Meta(ge=0, le=1e12)] | None,
+        doc("Rounds of all later tasks together, for far."),
+    ] = None
+    epsilon: Annotated[Share, doc("The share of decisions that goes to any arm.")] = 0.0
 
 
-class Holdout(Struct, forbid_unknown_fields=True, omit_defaults=True, frozen=True):
+class HoldoutSpec(Struct, forbid_unknown_fields=True, omit_defaults=True, frozen=True):
     """A share of decisions goes to the control arm, or to any arm: the lift is measured on it."""
 
-    share: Share
-    to: Literal["control", "uniform"] = "control"
+    share: Annotated[Share, doc("Of all decisions.")]
+    to: Annotated[
+        Literal["control", "uniform"], doc("The control arm, or any arm with the same chance.")
+    ] = "control"
 
 
-class Experiment(Struct, forbid_unknown_fields=True, omit_defaults=True, frozen=True):
+class ExperimentSpec(Struct, forbid_unknown_fields=True, omit_defaults=True, frozen=True):
     """All that is fixed when an experiment is made."""
 
-    model: Literal["gaussian", "linear", "binary", "count", "semi-bandit"]
-    prior: Prior
-    arms: Annotated[int, Meta(ge=1, le=MOST_ARMS)] | Names | None = None
-    dim: Annotated[int, Meta(ge=1, le=MOST_DIM)] | None = None
-    features: Rows | None = None  # of a linear model whose arms are fixed
-    size: Annotated[int, Meta(ge=1, le=MOST_ARMS)] | None = None  # arms in a semi-bandit's action
-    exactly: bool = False  # size arms always, also those of negative mean
-    noise: Figure | list[Figure] | None = None
-    policy: PolicySpec = PolicySpec()
-    window: Annotated[float, Meta(gt=0, le=LONGEST_WINDOW)] | None = None  # seconds
-    default_reward: Figure | None = None
-    several: Literal["first", "sum", "last"] = "first"
-    apply: Literal["at_once", "at_window_end"] = "at_once"
-    late: Literal["ignore", "replace"] = "ignore"
-    control: ArmName | list[ArmName] | None = None
-    holdout: Holdout | None = None
-    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+    model: Annotated[
+        Literal["gaussian", "linear", "binary", "count", "semi-bandit"],
+        doc(
+            "Rewards are numbers (gaussian), numbers that depend on features (linear), 0 or 1 "
+            "(binary), 0, 1, 2, … (count), or a number for each of several arms (semi-bandit)."
+        ),
+    ]
+    prior: Annotated[
+        PriorSpec,
+        doc("What is believed before any data: exactly one of given, file and default."),
+    ]
+    arms: Annotated[
+        Annotated[int, Meta(ge=1, le=MOST_ARMS)] | Names | None,
+        doc(
+            "Their names, or how many there are; then they are 0, 1, 2, … Not needed if a prior "
+            "file has them, or if features come with every decision."
+        ),
+    ] = None
+    dim: Annotated[
+        Annotated[int, Meta(ge=1, le=MOST_DIM)] | None,
+        doc("Features of an arm, for a linear model."),
+    ] = None
+    features: Annotated[
+        Rows | None,
+        doc(
+            "A row for each arm, if the arms of a linear model are fixed; otherwise they come "
+            "with every decision."
+        ),
+    ] = None
+    size: Annotated[
+        Annotated[int, Meta(ge=1, le=MOST_ARMS)] | None,
+        doc("The most arms of one action, for a semi-bandit."),
+    ] = None
+    exactly: Annotated[
+        bool,
+        doc("Always as many arms as size says, also those that are believed to do harm."),
+    ] = False
+    noise: Annotated[
+        Figure | list[Figure] | None,
+        doc(
+            "Standard deviation of rewards around their mean, or one for each arm. Only with a "
+            "prior in figures, and not for binary rewards and counts."
+        ),
+    ] = None
+    policy: Annotated[PolicySpec, doc("How beliefs become actions.")] = PolicySpec()
+    window: Annotated[
+        Annotated[float, Meta(gt=0, le=LONGEST_WINDOW)] | None,
+        doc("Seconds after a decision in which its reward counts; no end unless given."),
+    ] = None
+    default_reward: Annotated[
+        Figure | None,
+        doc("What counts if no reward comes within the window, such as 0 for no click."),
+    ] = None
+    several: Annotated[
+        Literal["first", "sum", "last"],
+        doc(
+            "Of several rewards to one decision: the first counts and another is an error, or "
+            "their sum, or the last."
+        ),
+    ] = "first"
+    apply: Annotated[
+        Literal["at_once", "at_window_end"],
+        doc(
+            "A reward counts at once, or when its window ends. With a default reward, "
+            "at_window_end is unbiased: successes do not come in before failures."
+        ),
+    ] = "at_once"
+    late: Annotated[
+        Literal["ignore", "replace"],
+        doc("A reward after the window is kept and does not count, or replaces what does."),
+    ] = "ignore"
+    control: Annotated[
+        ArmName | list[ArmName] | None,
+        doc(
+            "The arm of the holdout, and of answers while the store cannot be written; for a "
+            "semi-bandit a list."
+        ),
+    ] = None
+    holdout: Annotated[
+        HoldoutSpec | None,
+        doc(
+            "A share of decisions that goes to the control arm, or to any: the lift is measured "
+            "on it."
+        ),
+    ] = None
+    seed: Annotated[
+        Annotated[int, Meta(ge=0, le=2**63 - 1)] | None,
+        doc("Of all randomness, together with the decision_id; random unless given."),
+    ] = None
 
 
-def canonical(spec: Experiment) -> str:
+def canonical(spec: ExperimentSpec) -> str:
     """The same text for the same experiment."""
     return msgspec.json.encode(spec, order="sorted").decode()
 
 
-def parse(text: str) -> Experiment:
-    return msgspec.json.decode(text, type=Experiment)
+def parse(text: str) -> ExperimentSpec:
+    return msgspec.json.decode(text, type=ExperimentSpec)
 
 
-def check(spec: Experiment) -> None:
+def check(spec: ExperimentSpec) -> None:
     """Raise `Invalid` unless the fields fit together; the model is checked when it is built."""
     if _too_deep(spec.prior.file):
         raise Invalid("prior.file", f"more than {MOST_DEPTH} levels are nested in this")
@@ -187,7 +289,7 @@ def _too_deep(value: Any) -> bool:
     return bool(level)
 
 
-def meta_of(spec: Experiment) -> MetaBelief:
+def meta_of(spec: ExperimentSpec) -> MetaBelief:
     """The meta-prior of the experiment, or `Invalid`."""
     try:
         if spec.prior.file is not None:
@@ -205,7 +307,7 @@ def meta_of(spec: Experiment) -> MetaBelief:
         raise Invalid(_blamed(spec.prior, str(error)), str(error)) from None
 
 
-def _blamed(prior: Prior, error: str) -> str:
+def _blamed(prior: PriorSpec, error: str) -> str:
     """The field that an error begins with, such as "scale must not be negative"."""
     name = error.partition(" ")[0]
     if name in ("arms", "noise"):
@@ -240,11 +342,11 @@ def _within(name: str, values: Any, least: float, most: float) -> None:
         raise ValueError(f"{name} is between {least} and {most} in size, or 0 if it can be")
 
 
-def _names(spec: Experiment) -> list[str] | None:
+def _names(spec: ExperimentSpec) -> list[str] | None:
     return spec.arms if isinstance(spec.arms, list) else None
 
 
-def _given(spec: Experiment, given: Given) -> MetaBelief:
+def _given(spec: ExperimentSpec, given: GivenPrior) -> MetaBelief:
     told = {name for name in given.__struct_fields__ if getattr(given, name) is not None}
     needs = {
         "linear": {"mean", "cov", "task_cov"},
@@ -272,7 +374,7 @@ def _given(spec: Experiment, given: Given) -> MetaBelief:
     )
 
 
-def _mixture(spec: Experiment, given: Given, arms: int) -> MetaBelief:
+def _mixture(spec: ExperimentSpec, given: GivenPrior, arms: int) -> MetaBelief:
     weights = checks.array("weights", given.weights)
     family: Any = BetaArms if spec.model == "binary" else PoissonArms
     pair = (given.alpha, given.beta) if spec.model == "binary" else (given.shape, given.rate)
@@ -286,7 +388,7 @@ def _mixture(spec: Experiment, given: Given, arms: int) -> MetaBelief:
     return MixtureMeta(weights, family(*tables), arms=_names(spec))
 
 
-def _default(spec: Experiment, default: Default) -> MetaBelief:
+def _default(spec: ExperimentSpec, default: DefaultPrior) -> MetaBelief:
     if spec.model == "linear":
         raise Invalid("prior.default", "there is no default prior for linear models: fit one")
     names = _names(spec)
@@ -299,7 +401,7 @@ def _default(spec: Experiment, default: Default) -> MetaBelief:
     return meta
 
 
-def _from_file(spec: Experiment, file: dict[str, Any]) -> MetaBelief:
+def _from_file(spec: ExperimentSpec, file: dict[str, Any]) -> MetaBelief:
     try:
         files.check_kind("prior.file", file, "adats-prior")
         meta: Any = prior_files.meta_from_dict(file["prior"])
@@ -352,7 +454,7 @@ def numbers_in(meta: Any) -> int:
     return sum(part.log_weights.size for part in _parts(meta) if isinstance(part, MixtureMeta))
 
 
-def options_of(spec: Experiment) -> dict[str, Any]:
+def options_of(spec: ExperimentSpec) -> dict[str, Any]:
     """What the agent of the experiment takes besides its prior."""
     policy: dict[str, Any] = {"name": spec.policy.name}
     if spec.policy.name == "far":

@@ -3,15 +3,17 @@
 import re
 from functools import cache
 from importlib.metadata import version
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 import msgspec
+from msgspec import Struct
 
 from adats.service import messages
 from adats.service.export import FORMATS
-from adats.service.meanings import ANSWERS, BODIES, CODES, FIELDS, PARAMETERS, VALUES
-from adats.service.operations import NAME, OPERATIONS, Operation
-from adats.service.spec import LONGEST_NAME, Experiment
+from adats.service.field_types import LONGEST_NAME
+from adats.service.http.examples import ANSWERS, PARAMETER_VALUES, REQUESTS
+from adats.service.http.operations import EXPERIMENT_NAME, OPERATIONS, Operation
+from adats.service.spec import ExperimentSpec
 
 Json = dict[str, Any]
 
@@ -26,6 +28,27 @@ GROUPS = {
     "What is known": ("task", "meta", "report", "log"),
     "Changes": ("add_arm", "retire_arm", "forget"),
     "The service itself": ("healthz", "readyz", "show_metrics", "describe", "docs"),
+}
+ABOUT_PARAMETERS = {
+    "name": "The experiment: letters, digits, dots, dashes and underscores.",
+    "task": "The task, as it was asked for. Slashes may stand as they are.",
+    "arm": "The arm.",
+    "format": "Of the file: NDJSON, a record a line, or Parquet.",
+}
+
+ABOUT_CODES = {
+    200: "Done.",
+    201: "Made.",
+    204: "Done; the answer is empty.",
+    401: "A key is missing or not valid.",
+    403: "This key may only read; or, without keys, the service is addressed by another name.",
+    404: "There is no such experiment, task, decision or arm, or it is another tenant's.",
+    409: "This contradicts what is there.",
+    413: "The body has more than {largest:,} bytes.",
+    415: "The body is not sent as application/json.",
+    422: "A field is missing, unknown or wrong: `field` names it.",
+    429: "Too many requests wait; nothing was done. Try again.",
+    503: "The store cannot be used now; nothing was done. Try again.",
 }
 # where one can go next: from an operation to another, with its parameters besides name, its body
 SAME, FIRST = "$request.path.name", "$response.body#/experiments/0"
@@ -87,7 +110,7 @@ def _plain(path: str) -> str:
 def _operation(operation: Operation) -> Json:
     found: Json = {
         "operationId": operation.name,
-        "summary": operation.about,
+        "summary": operation.summary,
         "tags": [group for group, names in GROUPS.items() if operation.name in names],
         "parameters": [_parameter(name) for name in re.findall(r"{(\w+)", operation.path)],
         "responses": _responses(operation),
@@ -95,30 +118,36 @@ def _operation(operation: Operation) -> Json:
     }
     if operation.name == "log":
         found["parameters"].append(_parameter("format"))
-    if operation.takes is not None:
-        one_of = {"oneOf": [_ref(messages.Tell), _ref(messages.Tells)]}
-        examples = {name: {"value": value} for name, value in BODIES[operation.name].items()}
-        schema = one_of if operation.takes is messages.Telling else _ref(operation.takes)
+    if operation.request is not None:
+        examples = {name: {"value": value} for name, value in REQUESTS[operation.name].items()}
         found["requestBody"] = {
             "required": True,
-            "content": {"application/json": {"schema": schema, "examples": examples}},
+            "content": {
+                "application/json": {"schema": _body(operation.request), "examples": examples}
+            },
         }
     return found
+
+
+def _body(request: type[Struct]) -> Json:
+    if request is messages.AnyRewardRequest:
+        return {"oneOf": [_ref(messages.RewardRequest), _ref(messages.RewardBatchRequest)]}
+    return _ref(request)
 
 
 def _parameter(name: str) -> Json:
     text = {"type": "string", "minLength": 1}
     schema = {
-        "name": text | {"pattern": NAME, "maxLength": 100},
+        "name": text | {"pattern": EXPERIMENT_NAME, "maxLength": 100},
         "format": {"type": "string", "enum": list(FORMATS), "default": next(iter(FORMATS))},
     }.get(name, text | {"maxLength": LONGEST_NAME})
     return {
         "name": name,
         "in": "query" if name == "format" else "path",
         "required": name != "format",
-        "description": PARAMETERS[name],
+        "description": ABOUT_PARAMETERS[name],
         "schema": schema,
-        "example": VALUES[name],
+        "example": PARAMETER_VALUES[name],
     }
 
 
@@ -129,9 +158,9 @@ def _responses(operation: Operation) -> Json:
 
 
 def _response(operation: Operation, code: int) -> Json:
-    found: Json = {"description": CODES[code].format(largest=operation.largest)}
+    found: Json = {"description": ABOUT_CODES[code].format(largest=operation.largest)}
     if code >= 400:
-        types: Any = (messages.Error,)
+        types: tuple[type[Struct], ...] = (messages.Error,)
         if operation.name == "decide" and code == 503:
             found["description"] += " If the experiment names a control action, that is here."
             types = (messages.Fallback, messages.Error)
@@ -151,11 +180,10 @@ def _response(operation: Operation, code: int) -> Json:
 
 
 def _content(operation: Operation) -> Json:
-    gives = operation.gives if isinstance(operation.gives, tuple) else (operation.gives,)
-    if isinstance(gives[0], str):
+    if operation.media:
         kinds = {"application/json": {"type": "object"}, FORMATS["parquet"]: {}}
-        return {kind: {"schema": kinds.get(kind, {"type": "string"})} for kind in gives}
-    found: Json = {"schema": _any(gives)}
+        return {kind: {"schema": kinds.get(kind, {"type": "string"})} for kind in operation.media}
+    found: Json = {"schema": _any(operation.response)}
     if operation.name in ANSWERS:
         found["example"] = ANSWERS[operation.name]
     return {"application/json": found}
@@ -170,39 +198,49 @@ def _header(about: str, kind: str) -> Json:
     return {"description": about, "required": True, "schema": {"type": kind}}
 
 
-def _any(types: tuple[Any, ...]) -> Json:
+def _any(types: tuple[type[Struct], ...]) -> Json:
     return _ref(types[0]) if len(types) == 1 else {"anyOf": [_ref(kind) for kind in types]}
 
 
-def _ref(kind: Any) -> Json:
+def _ref(kind: type[Struct]) -> Json:
     return {"$ref": f"#/components/schemas/{kind.__name__}"}
 
 
 def _schemas() -> Json:
-    """The schemas of all types, with the meaning of every field."""
-    told_all = messages.ToldAll
-    types = [Experiment, *(kind for kind in vars(messages).values() if _is_message(kind))]
-    types = [kind for kind in types if kind not in (told_all, messages.Telling)]
-    _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
-    # msgspec writes a list of either, but does not describe it
-    results = {"type": "array", "items": _any(get_args(get_args(_hint(told_all, "results"))[0]))}
-    schemas[told_all.__name__] = {
-        "title": told_all.__name__,
+    """The schemas of all types. Their fields say what they mean."""
+    batch = messages.RewardBatchResult
+    left_out = (batch, messages.AnyRewardRequest)
+    types = [ExperimentSpec, *(kind for kind in vars(messages).values() if _is_message(kind))]
+    _, schemas = msgspec.json.schema_components(
+        [kind for kind in types if kind not in left_out],
+        ref_template="#/components/schemas/{name}",
+    )
+    schemas[batch.__name__] = _batch_schema()
+    settings = schemas[messages.ExperimentInfo.__name__]["properties"]
+    settings["spec"] = _ref(ExperimentSpec) | {"description": settings["spec"]["description"]}
+    return schemas
+
+
+def _batch_schema() -> Json:
+    """msgspec writes a list of either of two types, but does not describe it."""
+    batch = messages.RewardBatchResult
+    either, about_results = get_args(get_type_hints(batch, include_extras=True)["results"])
+    _, about_refused = get_args(get_type_hints(batch, include_extras=True)["refused"])
+    items = _any(get_args(get_args(either)[0]))
+    return {
+        "title": batch.__name__,
         "type": "object",
-        "properties": {"results": results, "refused": {"type": "integer"}},
+        "properties": {
+            "results": {
+                "type": "array",
+                "items": items,
+                "description": about_results.description,
+            },
+            "refused": {"type": "integer", "description": about_refused.description},
+        },
         "required": ["results", "refused"],
     }
-    schemas["About"]["properties"]["spec"] = _ref(Experiment)
-    schemas["MetaView"]["properties"]["prior"] = {"type": "object"}
-    for name, schema in schemas.items():
-        for field, found in schema["properties"].items():
-            schema["properties"][field] = found | {"description": FIELDS[name][field]}
-    return schemas
 
 
 def _is_message(kind: Any) -> bool:
     return isinstance(kind, type) and kind.__module__ == messages.__name__
-
-
-def _hint(kind: Any, field: str) -> Any:
-    return next(found.type for found in msgspec.structs.fields(kind) if found.name == field)

@@ -1,21 +1,16 @@
-"""What the service asks of a store, and the rows that it keeps. `sqlite` is the one there is.
+"""What the service needs of a store, and the rows that it keeps. `sqlite` is the one there is.
 
 Everything between `begin` and `commit` happens or does not. A store is used by one engine; what
 only reads (reports, exports) has a view of its own.
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
+from adats.models.core.types import Arm
+
+Action = Arm | list[Arm]
 Reward = float | list[float]
-
-
-class StoreError(Exception):
-    """The store cannot be written or read now: a full disk, a lock. Nothing was changed."""
-
-
-class DamagedStore(Exception):
-    """What is in the store cannot be right. It is left as it is."""
 
 
 class ExperimentRow(NamedTuple):
@@ -44,10 +39,10 @@ class DecisionRow(NamedTuple):
     seq: int  # its place among the experiment's events
     decision_id: str
     task: str
-    action: Any  # an arm, or a list of them
+    action: Action
     features: bytes | None  # of the arm, or of each
     request: str | None  # the rest of what was asked: all features, allowed, horizon
-    propensity: Any  # of the arm, or of each
+    propensity: float | list[float]  # of the arm, or of each
     state_version: int
     prior_version: int
     time: float
@@ -88,7 +83,7 @@ class KeyRow(NamedTuple):
     created: float
 
 
-class Summary(NamedTuple):
+class DecisionCounts(NamedTuple):
     """Of the decisions of an experiment."""
 
     decisions: int
@@ -99,7 +94,7 @@ class Summary(NamedTuple):
     explored: int
 
 
-class Tally(NamedTuple):
+class RewardMoments(NamedTuple):
     """Number, mean and summed squared deviations of rewards."""
 
     size: int
@@ -107,10 +102,10 @@ class Tally(NamedTuple):
     squares: float
 
 
-class View(Protocol):
+class ReadView(Protocol):
     """Reading what is committed, beside the engine."""
 
-    def __enter__(self) -> "View": ...
+    def __enter__(self) -> "ReadView": ...
     def __exit__(self, *_: object) -> None: ...
     def close(self) -> None: ...
     def experiments(self, tenant: str | None = None) -> list[ExperimentRow]: ...
@@ -119,8 +114,8 @@ class View(Protocol):
     def decisions(self, experiment: int) -> Iterator[DecisionRow]: ...
     def rewards(self, experiment: int) -> Iterator[RewardRow]: ...
     def changes(self, experiment: int) -> Iterator[ChangeRow]: ...
-    def summary(self, experiment: int, over: float | None) -> Summary: ...
-    def tallies(self, experiment: int, over: float | None) -> dict[int, Tally]: ...
+    def decision_counts(self, experiment: int, over: float | None) -> DecisionCounts: ...
+    def reward_moments(self, experiment: int, over: float | None) -> dict[int, RewardMoments]: ...
     def overdue(self, experiment: int, now: float) -> float | None: ...
     def key_rows(self) -> list[KeyRow]: ...
 
@@ -132,7 +127,7 @@ class Store(Protocol):
     def commit(self) -> None: ...
     def rollback(self) -> None: ...
     def close(self) -> None: ...
-    def view(self) -> View: ...
+    def view(self) -> ReadView: ...
 
     def experiment(self, tenant: str, name: str) -> ExperimentRow | None: ...
     def by_id(self, experiment: int) -> ExperimentRow: ...

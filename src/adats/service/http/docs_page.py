@@ -4,57 +4,13 @@ import json
 import re
 from functools import cache
 from html import escape
+from importlib.resources import files
 from typing import Any
 
-from adats.service.openapi import GROUPS, INTRO, TITLE, Json, description
+from adats.service.http.openapi import GROUPS, INTRO, TITLE, Json, description
 
+STYLE = "\n" + files("adats.service.http").joinpath("docs_page.css").read_text()
 BASE = "http://127.0.0.1:8000"
-STYLE = """
-:root { color-scheme: light dark; --ink: #1d2733; --soft: #5a6675; --line: #dfe4ea;
-  --paper: #fff; --wash: #f5f7f9; --get: #1f6f5c; --post: #1f5aa6; --put: #8a5a00;
-  --delete: #a63232; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e3e8ee; --soft: #9aa7b5; --line: #313b47;
-  --paper: #161b22; --wash: #1e252e; --get: #6cc5ab; --post: #7fb2f0; --put: #e0b25c;
-  --delete: #f08a8a; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 58rem; padding: 2.5rem 1.5rem 6rem; color: var(--ink);
-  background: var(--paper); font: 1rem/1.55 system-ui, sans-serif; }
-h1 { font-size: 1.75rem; line-height: 1.2; margin: 0 0 .75rem; }
-h2 { font-size: 1.3rem; margin: 4rem 0 0; }
-h3 { font-size: 1.05rem; margin: 0 0 .5rem; font-family: ui-monospace, monospace;
-  overflow-wrap: anywhere; }
-h4 { font-size: .875rem; margin: 1.5rem 0 .25rem; color: var(--soft); font-weight: 600; }
-p { margin: .5rem 0; max-width: 44rem; }
-a { color: inherit; }
-code, pre { font: .875em/1.5 ui-monospace, monospace; }
-pre { background: var(--wash); border-radius: 6px; padding: .75rem 1rem; margin: .25rem 0 .5rem;
-  overflow-x: auto; }
-nav { margin: 2rem 0; padding: 1.25rem 1.5rem; background: var(--wash); border-radius: 6px;
-  columns: 2; column-gap: 2rem; }
-nav div { break-inside: avoid; margin-bottom: 1rem; }
-nav b { font-size: .875rem; color: var(--soft); font-weight: 600; }
-nav a { display: block; text-decoration: none; overflow-wrap: anywhere;
-  font: .8125rem/1.7 ui-monospace, monospace; }
-nav a:hover { text-decoration: underline; }
-section { border-top: 1px solid var(--line); margin-top: 1.5rem; padding-top: 1.5rem; }
-.method { font-weight: 700; }
-.GET { color: var(--get); } .POST { color: var(--post); }
-.PUT { color: var(--put); } .DELETE { color: var(--delete); }
-table { border-collapse: collapse; width: 100%; font-size: .9rem; }
-td { border-top: 1px solid var(--line); padding: .4rem 1rem .4rem 0; vertical-align: top; }
-tr:first-child td { border-top: 0; }
-.fields td:first-child { width: 25%; overflow-wrap: anywhere; }
-.fields td:nth-child(2) { width: 27%; color: var(--soft); }
-.codes td:first-child { width: 4rem; }
-.must { color: var(--put); font-size: .8rem; white-space: nowrap; }
-summary { cursor: pointer; color: var(--soft); font-size: .875rem; margin-top: .5rem; }
-table + details { margin-top: 1.25rem; }
-@media (max-width: 40rem) { body { padding: 1.5rem 1rem 4rem; } nav { columns: 1; }
-  .fields, .fields tbody, .fields tr, .fields td { display: block; width: auto !important; }
-  .fields td { border: 0; padding: 0; }
-  .fields tr { border-top: 1px solid var(--line); padding: .5rem 0; }
-  .fields tr:first-child { border-top: 0; } }
-"""
 ACCESS = (
     "A store without keys is served on its own machine only, and needs none. Once it has keys "
     "(`adats keys add TENANT`), every request to an experiment carries one: "
@@ -134,7 +90,7 @@ def _section(method: str, path: str, operation: Json) -> str:
 
 
 def _answers(operation: Json, answer: Json) -> list[str]:
-    if answer.get("schema") == _schema("About") and operation["operationId"] != "put":
+    if answer.get("schema") == _schema("ExperimentInfo") and operation["operationId"] != "put":
         return ['<h4>In the answer</h4><p>As in that of <a href="#put">PUT</a>.</p>']
     found = _tables("in the answer", answer)
     if operation["operationId"] == "decide":

@@ -12,23 +12,16 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
-from adats.service.engine import Engine, NotFound
-from adats.service.rules import Conflict
-from adats.service.spec import Invalid
-from adats.service.store import DamagedStore, StoreError
+from adats.service.engine import Engine
+from adats.service.errors import Busy, DamagedStore, Refusal, StoreError
 
 T = TypeVar("T")
 
-MOST, LONGEST = 32, 0.01  # operations and seconds of one group
+MOST_IN_GROUP, LONGEST_GROUP = 32, 0.01  # operations, and seconds
 PATIENCE, PAUSE = 1.0, 0.01  # seconds to wait for a lock, and between two tries
-TICK = 0.5  # seconds between looks at what is due
-REFUSALS = (NotFound, Conflict, Invalid)  # raised before anything was changed
+SETTLE_EVERY = 0.5  # seconds between looks at what is due
 
 log = logging.getLogger("adats.service")
-
-
-class Busy(Exception):
-    """Too many requests are waiting."""
 
 
 class _Job(NamedTuple):
@@ -36,7 +29,7 @@ class _Job(NamedTuple):
     done: asyncio.Future[Any]
 
 
-class Desk:
+class CommitQueue:
     """The queue of one engine."""
 
     def __init__(self, engine: Engine, *, most_waiting: int = 1000) -> None:
@@ -80,26 +73,26 @@ class Desk:
     async def _work(self) -> None:
         while True:
             if self._jobs:
-                size = min(MOST, len(self._jobs))
-                await self._group([self._jobs.popleft() for _ in range(size)])
+                size = min(MOST_IN_GROUP, len(self._jobs))
+                await self._run_group([self._jobs.popleft() for _ in range(size)])
                 await asyncio.sleep(0)  # replies go out, requests come in
             elif self._closing:
                 return
             else:
                 self._arrived.clear()
                 try:
-                    pause = 0.0 if self.engine.behind else TICK
+                    pause = 0.0 if self.engine.behind else SETTLE_EVERY
                     await asyncio.wait_for(self._arrived.wait(), pause)
                 except TimeoutError:
-                    await self._group([])
+                    await self._run_group([])
 
-    async def _group(self, jobs: list[_Job]) -> None:
+    async def _run_group(self, jobs: list[_Job]) -> None:
         """Carry out operations, commit, and reply. Some may go back to the queue."""
         results: list[Any] = []
         try:
             await self._begin()
             await self._settle()
-            until = time.perf_counter() + LONGEST
+            until = time.perf_counter() + LONGEST_GROUP
             for job in jobs:
                 results.append(_result(job))
                 if time.perf_counter() > until:
@@ -132,12 +125,12 @@ class Desk:
         try:
             found = self.engine.settle_due()
             if found is not None:
-                self._note(found)
+                self._note_damage(found)
         except StoreError:
             raise
         except Exception as error:
-            self._note(error)
-            self._settle_at = time.monotonic() + TICK
+            self._note_damage(error)
+            self._settle_at = time.monotonic() + SETTLE_EVERY
             self.engine.undo()
             await self._begin()
 
@@ -156,16 +149,16 @@ class Desk:
             self.trouble = error
         elif len(jobs) > 1:
             for job in jobs:
-                await self._group([job])
+                await self._run_group([job])
             return
         elif isinstance(error, DamagedStore):
-            self._note(error)
+            self._note_damage(error)
         else:
             log.error("an operation failed", exc_info=error)
         for job in jobs:
             _reply(job, error)
 
-    def _note(self, error: Exception) -> None:
+    def _note_damage(self, error: Exception) -> None:
         """Part of the store cannot be used; the rest goes on."""
         if str(error) != str(self.damage):
             log.error("%s", error, exc_info=None if isinstance(error, DamagedStore) else error)
@@ -175,7 +168,7 @@ class Desk:
 def _result(job: _Job) -> Any:
     try:
         return job.work()
-    except REFUSALS as error:
+    except Refusal as error:
         return error
 
 

@@ -8,81 +8,34 @@ and none is used that is not as it was written.
 import errno
 import os
 import sqlite3
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-import msgspec
-
 from adats.models.core.errors import FileFormatError
-from adats.service.file import BUSY, Witness, check_file, connect, place, prepare
-from adats.service.store import (
+from adats.service.errors import DamagedStore, StoreError
+from adats.service.stores import sqlite_rows as rows
+from adats.service.stores.interface import (
     ChangeRow,
-    DamagedStore,
+    DecisionCounts,
     DecisionRow,
     ExperimentRow,
     KeyRow,
+    RewardMoments,
     RewardRow,
-    StoreError,
-    Summary,
-    Tally,
     TaskRow,
 )
+from adats.service.stores.sqlite_file import BUSY, Witness, check_file, connect, place, prepare
 
 Values = Sequence[Any] | dict[str, Any]
 
-_EXPERIMENT = ", ".join((*ExperimentRow._fields, "crc"))
-_DECISION = ", ".join((*DecisionRow._fields, "crc"))
-_REWARD = ", ".join((*RewardRow._fields, "crc"))
+_EXPERIMENT = rows.columns(ExperimentRow)
+_DECISION = rows.columns(DecisionRow)
+_REWARD = rows.columns(RewardRow)
 
 
-def _insert(table: str, columns: Sequence[str]) -> str:
-    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
-
-
-_ADD_EXPERIMENT = _insert("experiments", (*ExperimentRow._fields[1:], "crc"))
-_ADD_DECISION = _insert("decisions", (*DecisionRow._fields[1:], "crc"))
-_ADD_REWARD = _insert("rewards", (*RewardRow._fields[1:], "crc"))
-_ADD_CHANGE = _insert("changes", (*ChangeRow._fields, "crc"))
-_ADD_KEY = _insert("keys", (*KeyRow._fields, "crc"))
-
-_encode, _decode = msgspec.json.encode, msgspec.json.decode
-
-
-def _plain(value: Any) -> Any:
-    """A number, or a list of them, as SQLite keeps it."""
-    return _encode(value).decode() if isinstance(value, list) else value
-
-
-def _listed(value: Any) -> Any:
-    return _decode(value) if isinstance(value, str) else value
-
-
-def _seal(values: Sequence[Any]) -> int:
-    """The checksum of a row, as it is kept."""
-    return zlib.crc32(_encode(values))
-
-
-def _seal_task(experiment: int, task: str, row: TaskRow) -> int:
-    crc = zlib.crc32(row.pending or b"", zlib.crc32(row.stats))
-    return zlib.crc32(_encode((experiment, task, row.rounds)), crc)
-
-
-def _sealed(row: Sequence[Any], what: str, name: int, start: int = 1) -> Sequence[Any]:
-    """The row without its checksum, which covers all from `start` on: before is its own number."""
-    *values, crc = row
-    if crc != _seal(values[start:]):
-        raise _damaged(f"{what} {row[name]!r}")
-    return values
-
-
-def _damaged(what: str) -> DamagedStore:
-    return DamagedStore(f"the store is damaged: {what} is not as written; restore a copy of it")
-
-
-class Reading:
+class SQLiteReader:
     """Rows out of a connection; what the store and its views share."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -110,42 +63,40 @@ class Reading:
     def experiment(self, tenant: str, name: str) -> ExperimentRow | None:
         where = "tenant = ? AND name = ?"
         row = self._one(f"SELECT {_EXPERIMENT} FROM experiments WHERE {where}", (tenant, name))
-        return None if row is None else _experiment(row)
+        return None if row is None else rows.experiment_from(row)
 
     def by_id(self, experiment: int) -> ExperimentRow:
         row = self._one(f"SELECT {_EXPERIMENT} FROM experiments WHERE id = ?", (experiment,))
-        return _experiment(row)
+        return rows.experiment_from(row)
 
     def experiments(self, tenant: str | None = None) -> list[ExperimentRow]:
         where, values = ("WHERE tenant = ?", (tenant,)) if tenant is not None else ("", ())
         sql = f"SELECT {_EXPERIMENT} FROM experiments {where} ORDER BY tenant, name"
-        return [_experiment(row) for row in self._all(sql, values)]
+        return [rows.experiment_from(row) for row in self._all(sql, values)]
 
     def task(self, experiment: int, task: str) -> TaskRow | None:
         sql = "SELECT stats, rounds, pending, crc FROM tasks WHERE experiment = ? AND task = ?"
         row = self._one(sql, (experiment, task))
-        return None if row is None else _task(experiment, task, row)
+        return None if row is None else rows.task_from(experiment, task, row)
 
     def tasks(self, experiment: int) -> Iterator[tuple[str, TaskRow]]:
         sql = "SELECT stats, rounds, pending, crc, task FROM tasks WHERE experiment = ? ORDER BY id"
         for *row, task in self._all(sql, (experiment,)):
-            yield task, _task(experiment, task, row)
+            yield task, rows.task_from(experiment, task, row)
 
     def decisions(self, experiment: int) -> Iterator[DecisionRow]:
         sql = f"SELECT {_DECISION} FROM decisions NOT INDEXED WHERE experiment = ? ORDER BY id"
-        yield from map(_decision, self._all(sql, (experiment,)))
+        yield from map(rows.decision_from, self._all(sql, (experiment,)))
 
     def changes(self, experiment: int) -> Iterator[ChangeRow]:
         sql = "SELECT * FROM changes WHERE experiment = ? ORDER BY rowid"
-        for row in self._all(sql, (experiment,)):
-            yield ChangeRow(*_sealed(row, "change", 1, 0))
+        yield from map(rows.change_from, self._all(sql, (experiment,)))
 
     def key_rows(self) -> list[KeyRow]:
-        rows = self._all("SELECT * FROM keys ORDER BY created")
-        return [KeyRow(*_sealed(row, "key", 0, 0)) for row in rows]
+        return list(map(rows.key_from, self._all("SELECT * FROM keys ORDER BY created")))
 
 
-class SQLiteView(Reading):
+class SQLiteReadView(SQLiteReader):
     """Reading what is committed, as it was when the view was opened."""
 
     def __init__(self, path: Path) -> None:
@@ -166,9 +117,9 @@ class SQLiteView(Reading):
 
     def rewards(self, experiment: int) -> Iterator[RewardRow]:
         sql = f"SELECT {_REWARD} FROM rewards WHERE experiment = ? ORDER BY id"
-        yield from map(_reward, self._all(sql, (experiment,)))
+        yield from map(rows.reward_from, self._all(sql, (experiment,)))
 
-    def summary(self, experiment: int, over: float | None) -> Summary:
+    def decision_counts(self, experiment: int, over: float | None) -> DecisionCounts:
         """Decisions made up to `over` had a window that has ended."""
         ended = -1.0 if over is None else over
         sql = (
@@ -177,7 +128,7 @@ class SQLiteView(Reading):
             "total(explored) FROM decisions WHERE experiment = :experiment"
         )
         row = self._one(sql, {"ended": ended, "experiment": experiment})
-        return Summary(*map(int, row))
+        return DecisionCounts(*map(int, row))
 
     def overdue(self, experiment: int, now: float) -> float | None:
         """When the first decision was made whose window is over and which is not settled."""
@@ -185,25 +136,25 @@ class SQLiteView(Reading):
         first: float | None = self._one(sql, (experiment, now))[0]
         return first
 
-    def tallies(self, experiment: int, over: float | None) -> dict[int, Tally]:
+    def reward_moments(self, experiment: int, over: float | None) -> dict[int, RewardMoments]:
         """Rewards of decisions that were held out, 1, and of those that could have been, 0."""
         sql = """
-            WITH told AS (
+            WITH counted_rewards AS (
                 SELECT holdout, CASE typeof(counted) WHEN 'text'
                     THEN (SELECT total(value) FROM json_each(counted)) ELSE counted END AS y
                 FROM decisions WHERE experiment = :experiment AND counted IS NOT NULL
                     AND holdout IS NOT NULL AND (:over IS NULL OR time <= :over)
             ), means AS (
-                SELECT holdout, count(*) AS n, avg(y) AS mean FROM told GROUP BY holdout
+                SELECT holdout, count(*) AS n, avg(y) AS mean FROM counted_rewards GROUP BY holdout
             )
             SELECT holdout, n, mean, total((y - mean) * (y - mean))
-            FROM told JOIN means USING (holdout) GROUP BY holdout
+            FROM counted_rewards JOIN means USING (holdout) GROUP BY holdout
         """
-        rows = self._all(sql, {"over": over, "experiment": experiment})
-        return {row[0]: Tally(*row[1:]) for row in rows}
+        found = self._all(sql, {"over": over, "experiment": experiment})
+        return {held_out: RewardMoments(*moments) for held_out, *moments in found}
 
 
-class SQLiteStore(Reading):
+class SQLiteStore(SQLiteReader):
     """Writing: one process and one engine at a time."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -273,26 +224,26 @@ class SQLiteStore(Reading):
         self._connection.close()
         self._witness.close()
 
-    def view(self) -> SQLiteView:
-        return SQLiteView(self.path)
+    def view(self) -> SQLiteReadView:
+        return SQLiteReadView(self.path)
 
     def _write(self, sql: str, values: Sequence[Any]) -> sqlite3.Cursor:
         self._changed = True
         return self._run(sql, values)
 
     def add_experiment(self, row: ExperimentRow) -> int:
-        return self._write(_ADD_EXPERIMENT, (*row[1:], _seal(row[1:]))).lastrowid or 0
+        return self._write(rows.ADD_EXPERIMENT, rows.without_id(row)).lastrowid or 0
 
     def save_experiment(self, row: ExperimentRow) -> None:
         sql = (
             "UPDATE experiments SET version = ?, prior_version = ?, arms = ?, total = ?, crc = ? "
             "WHERE id = ?"
         )
-        crc = _seal(row[1:])
+        *_, crc = rows.without_id(row)
         self._write(sql, (row.version, row.prior_version, row.arms, row.total, crc, row.id))
 
     def save_task(self, experiment: int, task: str, row: TaskRow) -> None:
-        crc = _seal_task(experiment, task, row)
+        crc = rows.task_checksum(experiment, task, row)
         self._write(
             "INSERT INTO tasks (experiment, task, stats, rounds, pending, crc) "
             "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (experiment, task) DO UPDATE SET "
@@ -313,7 +264,7 @@ class SQLiteStore(Reading):
             f"SELECT {_DECISION} FROM decisions WHERE experiment = ? AND task = ? "
             "AND counted IS NOT NULL ORDER BY id"
         )
-        return [_decision(row) for row in self._all(sql, (experiment, task))]
+        return [rows.decision_from(row) for row in self._all(sql, (experiment, task))]
 
     def forget(self, experiment: int, task: str) -> None:
         mine = "experiment = ? AND task = ?"
@@ -326,37 +277,34 @@ class SQLiteStore(Reading):
     def decision(self, experiment: int, decision_id: str) -> DecisionRow | None:
         sql = f"SELECT {_DECISION} FROM decisions WHERE experiment = ? AND decision_id = ?"
         row = self._one(sql, (experiment, decision_id))
-        return None if row is None else _decision(row)
+        return None if row is None else rows.decision_from(row)
 
     def add_decision(self, row: DecisionRow) -> int:
-        kept = _kept(row)[1:]
-        return self._write(_ADD_DECISION, (*kept, _seal(kept))).lastrowid or 0
+        return self._write(rows.ADD_DECISION, rows.decision_to_keep(row)).lastrowid or 0
 
     def save_decision(self, row: DecisionRow) -> None:
-        kept = _kept(row)[1:]
         self._write(
             "UPDATE decisions SET due = ?, settled = ?, received = ?, reward = ?, counted = ?, "
             "crc = ? WHERE id = ?",
-            (*kept[-5:], _seal(kept), row.id),
+            (*rows.decision_to_keep(row)[-6:], row.id),
         )
 
     def due(self, now: float, limit: int) -> list[DecisionRow]:
         sql = f"SELECT {_DECISION} FROM decisions WHERE due <= ? ORDER BY due, id LIMIT ?"
-        return [_decision(row) for row in self._all(sql, (now, limit))]
+        return [rows.decision_from(row) for row in self._all(sql, (now, limit))]
 
     def rewards(self, decision: int) -> list[RewardRow]:
         sql = f"SELECT {_REWARD} FROM rewards WHERE decision = ? ORDER BY id"
-        return [_reward(row) for row in self._all(sql, (decision,))]
+        return [rows.reward_from(row) for row in self._all(sql, (decision,))]
 
     def add_reward(self, row: RewardRow) -> None:
-        kept = row._replace(reward=_plain(row.reward))[1:]
-        self._write(_ADD_REWARD, (*kept, _seal(kept)))
+        self._write(rows.ADD_REWARD, rows.reward_to_keep(row))
 
     def add_change(self, row: ChangeRow) -> None:
-        self._write(_ADD_CHANGE, (*row, _seal(row)))
+        self._write(rows.ADD_CHANGE, rows.whole(row))
 
 
-class Keys(Reading):
+class SQLiteKeys(SQLiteReader):
     """The keys of a store, which may be in use."""
 
     def __init__(self, path: Path, *, make: bool = False) -> None:
@@ -372,7 +320,7 @@ class Keys(Reading):
         self._connection.close()
 
     def add(self, row: KeyRow) -> None:
-        self._run(_ADD_KEY, (*row, _seal(row)))
+        self._run(rows.ADD_KEY, rows.whole(row))
 
     def remove(self, key: str) -> bool:
         return self._run("DELETE FROM keys WHERE id = ?", (key,)).rowcount > 0
@@ -382,39 +330,3 @@ def _explained(error: sqlite3.Error) -> Exception:
     if isinstance(error, sqlite3.OperationalError) and "decode" not in str(error):
         return StoreError(str(error))  # locked, full, an error of the disk
     return DamagedStore(f"the store is damaged: {error}; restore a copy of it")
-
-
-def _experiment(row: Any) -> ExperimentRow:
-    return ExperimentRow(*_sealed(row, "experiment", 2))
-
-
-def _task(experiment: int, task: str, row: Any) -> TaskRow:
-    *fields, crc = row
-    found = TaskRow(*fields)
-    if crc != _seal_task(experiment, task, found):
-        raise _damaged(f"task {task!r}")
-    return found
-
-
-def _kept(row: DecisionRow) -> DecisionRow:
-    return row._replace(
-        action=_encode(row.action).decode(),
-        propensity=_plain(row.propensity),
-        reward=_plain(row.reward),
-        counted=_plain(row.counted),
-    )
-
-
-def _decision(row: Any) -> DecisionRow:
-    kept = DecisionRow(*_sealed(row, "decision", 3))
-    return kept._replace(
-        action=_decode(kept.action),
-        propensity=_listed(kept.propensity),
-        reward=_listed(kept.reward),
-        counted=_listed(kept.counted),
-    )
-
-
-def _reward(row: Any) -> RewardRow:
-    kept = RewardRow(*_sealed(row, "reward", 0))
-    return kept._replace(reward=_listed(kept.reward))

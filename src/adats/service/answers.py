@@ -1,0 +1,101 @@
+"""Rows and agents as the messages that the service answers with."""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from adats.models import prior_files
+from adats.models.core import files
+from adats.models.core.types import Arm, FloatArray
+from adats.service.messages import (
+    DecisionResult,
+    ExperimentInfo,
+    PriorBelief,
+    PriorBeliefPart,
+    TaskBelief,
+    TaskBeliefPart,
+)
+from adats.service.model import Served
+from adats.service.stores.interface import DecisionRow
+
+
+def decision_result(row: DecisionRow) -> DecisionResult:
+    return DecisionResult(
+        decision_id=row.decision_id,
+        task=row.task,
+        action=row.action,
+        propensity=row.propensity,
+        state_version=row.state_version,
+        prior_version=row.prior_version,
+        time=row.time,
+        holdout=bool(row.holdout),
+    )
+
+
+def experiment_info(name: str, served: Served) -> ExperimentInfo:
+    return ExperimentInfo(
+        name=name,
+        spec=msgspec.to_builtins(served.spec),
+        arms=None if served.arms is None else list(served.arms),
+        retired=served.retired,
+        state_version=served.version,
+        prior_version=served.prior_version,
+    )
+
+
+def task_belief(task: str, served: Served) -> TaskBelief:
+    """What is believed of a task; `UnknownTask` if there is none."""
+    belief, prior, stats = served.posterior(task), served.prior_of(task), served.stats(task)
+    shares = _shares(belief.scale, prior.scale)
+    pulls = stats.count.tolist() if hasattr(stats, "count") else [None] * len(shares)
+    rows = zip(
+        _names(served, len(shares)),
+        belief.mean.tolist(),
+        belief.scale.tolist(),
+        prior.mean.tolist(),
+        prior.scale.tolist(),
+        shares,
+        (1 - share for share in shares),
+        pulls,
+        strict=True,
+    )
+    parts = [TaskBeliefPart(*row) for row in rows]
+    return TaskBelief(task, parts, served.version, served.prior_version)
+
+
+def prior_belief(served: Served, *, tasks: int, decisions: int, rewards: int) -> PriorBelief:
+    prior = served.meta.task_prior()
+    names = _names(served, prior.mean.size)
+    parts = zip(names, prior.mean.tolist(), prior.scale.tolist(), strict=True)
+    return PriorBelief(
+        tasks=tasks,
+        decisions=decisions,
+        rewards=rewards,
+        log_evidence=served.meta.log_evidence(),
+        parts=[PriorBeliefPart(*part) for part in parts],
+        prior={
+            "format": "adats-prior",
+            "version": files.VERSION,
+            "prior": prior_files.meta_to_dict(served.meta),
+        },
+        state_version=served.version,
+        prior_version=served.prior_version,
+    )
+
+
+def _names(served: Served, size: int) -> list[Arm]:
+    """Of arms, or the numbers of coefficients."""
+    arms = None if served.dim else served.all_arms
+    return list(range(size)) if arms is None else list(arms)
+
+
+def _shares(scale: FloatArray, before: FloatArray) -> list[float]:
+    """How much of each belief comes from its own data: the part of the variance that it took."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        left: Any = np.where(
+            np.isinf(before), np.where(np.isinf(scale), 1.0, 0.0), (scale / before) ** 2
+        )
+    left = np.where(before == 0, 1.0, left)
+    shares: list[float] = (1 - np.clip(left, 0.0, 1.0)).tolist()
+    return shares

@@ -1,0 +1,271 @@
+"""What each request asks of the engine, and the service as an ASGI application."""
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Concatenate, ParamSpec, TypeVar, cast
+
+from starlette.concurrency import run_in_threadpool
+from starlette.routing import Route, Router
+
+from adats.service import export
+from adats.service.commit_queue import CommitQueue
+from adats.service.engine import Engine
+from adats.service.errors import DamagedStore, Invalid, NotFound, StoreError, status_of, text_of
+from adats.service.field_types import MOST_ARMS
+from adats.service.http import openapi
+from adats.service.http.access import AccessControl
+from adats.service.http.docs_page import page
+from adats.service.http.endpoint import (
+    Endpoint,
+    MethodRouter,
+    RawBody,
+    Reply,
+    Request,
+    StreamedBody,
+    no_route,
+)
+from adats.service.http.metrics import Metrics
+from adats.service.http.operations import EXPERIMENT_NAME, OPERATIONS
+from adats.service.keys import ApiKeys
+from adats.service.messages import (
+    AnyRewardRequest,
+    DecisionRequest,
+    Error,
+    ExperimentList,
+    Fallback,
+    Health,
+    Report,
+    RewardBatchRequest,
+    RewardRequest,
+)
+from adats.service.report import report
+from adats.service.spec import arms_of_control, parse
+from adats.service.stores.interface import Action, ExperimentRow, ReadView, Reward
+
+MOST_WAITING = 1000  # requests; more are turned away
+REFRESH = 1.0  # seconds until a key that was added or removed is known
+VERBS = ("decide", "reward")  # first in the routes, which are tried one after another
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+log = logging.getLogger("adats.service")
+
+
+class Service:
+    """One engine, its queue, and the handlers of all requests."""
+
+    def __init__(self, engine: Engine, *, hosts: tuple[str, ...] | None, most_waiting: int) -> None:
+        self._engine = engine
+        self._queue = CommitQueue(engine, most_waiting=most_waiting)
+        self.metrics = Metrics()
+        self._watch()
+        self.access = AccessControl(self._read_keys(), hosts)
+        self._controls: dict[tuple[str, str], Action] = {}  # of experiments that needed a fallback
+
+    def _watch(self) -> None:
+        queue = self._queue
+        watched: dict[str, tuple[str, Callable[[], float]]] = {
+            "waiting": ("Operations that wait to be carried out.", lambda: queue.waiting),
+            "groups": ("Transactions since the start.", lambda: queue.groups),
+            "commit_seconds": ("Seconds spent on them.", lambda: queue.commit_seconds),
+            "ready": ("1 if the store can be written.", lambda: float(queue.trouble is None)),
+            "damaged": ("1 if part of it was damaged.", lambda: float(queue.damage is not None)),
+        }
+        for name, (about, value) in watched.items():
+            self.metrics.watch(f"adats_{name}", about, value)
+
+    @asynccontextmanager
+    async def lifespan(self, _: object) -> AsyncIterator[None]:
+        self._queue.start()
+        refresh = asyncio.create_task(self._refresh_keys())
+        try:
+            yield
+        finally:
+            refresh.cancel()
+            await self._queue.close()
+            self._engine.store.close()
+
+    async def _refresh_keys(self) -> None:
+        """Keys are added and removed by another process."""
+        while True:
+            await asyncio.sleep(REFRESH)
+            try:
+                self.access.renew(await run_in_threadpool(self._read_keys))
+            except (StoreError, DamagedStore) as error:
+                log.error("the keys cannot be read: %s", error)
+
+    def _read_keys(self) -> ApiKeys:
+        with self._engine.store.view() as view:
+            return ApiKeys(view.key_rows())
+
+    # requests that go through the queue
+
+    async def put(self, request: Request) -> Reply:
+        name = request.path["name"]
+        if not re.fullmatch(EXPERIMENT_NAME, name):
+            raise Invalid("name", "a name has 1 to 100 of A-Z a-z 0-9 . _ -, no . or - first")
+        made, info = await self._do(self._engine.put, request, request.body)
+        return Reply(info, 201 if made else 200)
+
+    async def about(self, request: Request) -> Reply:
+        return Reply(await self._do(self._engine.about, request))
+
+    async def decide(self, request: Request) -> Reply:
+        try:
+            return Reply(await self._do(self._engine.decide, request, request.body))
+        except (StoreError, DamagedStore) as error:
+            control = await self._open_control(request)
+            if control is None:
+                raise
+            asked: DecisionRequest = request.body
+            fallback = Fallback(text_of(error), asked.decision_id, asked.task, control)
+            return Reply(fallback, status_of(error))
+
+    async def reward(self, request: Request) -> Reply:
+        given: AnyRewardRequest = request.body
+        if given.rewards is not None:
+            if given.decision_id is not None or given.reward is not None:
+                raise Invalid("rewards", "give one reward or a batch of rewards, not both")
+            batch = RewardBatchRequest(given.rewards)
+            return Reply(await self._do(self._engine.rewards, request, batch))
+        for field in ("decision_id", "reward"):
+            if getattr(given, field) is None:
+                raise Invalid(field, f"a reward needs {field}")
+        one = RewardRequest(
+            cast(str, given.decision_id), cast(Reward, given.reward), given.reward_id
+        )
+        return Reply(await self._do(self._engine.reward, request, one))
+
+    async def task(self, request: Request) -> Reply:
+        return Reply(await self._do(self._engine.task, request, request.path["task"]))
+
+    async def forget(self, request: Request) -> Reply:
+        await self._do(self._engine.forget, request, request.path["task"])
+        return Reply(status=204)
+
+    async def meta(self, request: Request) -> Reply:
+        return Reply(await self._do(self._engine.meta, request))
+
+    async def add_arm(self, request: Request) -> Reply:
+        return Reply(await self._do(self._engine.add_arm, request, request.body))
+
+    async def retire_arm(self, request: Request) -> Reply:
+        return Reply(await self._do(self._engine.retire_arm, request, request.path["arm"]))
+
+    async def _do(
+        self,
+        operation: Callable[Concatenate[str, str, P], T],
+        request: Request,
+        *more: P.args,
+        **named: P.kwargs,
+    ) -> T:
+        """An operation of the engine on the experiment of a request."""
+        name = request.path["name"]
+        return await self._queue.do(partial(operation, request.tenant, name, *more, **named))
+
+    # requests that only read what is committed
+
+    async def experiments(self, request: Request) -> Reply:
+        return Reply(ExperimentList(await run_in_threadpool(self._names, request.tenant)))
+
+    def _names(self, tenant: str) -> list[str]:
+        with self._engine.store.view() as view:
+            return [row.name for row in view.experiments(tenant)]
+
+    async def report(self, request: Request) -> Reply:
+        return Reply(await run_in_threadpool(self._report, request))
+
+    def _report(self, request: Request) -> Report:
+        with self._engine.store.view() as view:
+            return report(view, _experiment(view, request), self._engine.now())
+
+    async def log(self, request: Request) -> Reply:
+        kind = request.query.get("format", "ndjson")
+        if kind not in export.FORMATS:
+            raise Invalid("format", f"the log comes as {' or '.join(export.FORMATS)}, not {kind!r}")
+        view = await run_in_threadpool(self._engine.store.view)
+        try:
+            pieces = await run_in_threadpool(self._log_pieces, view, request, kind)
+        except BaseException:
+            view.close()
+            raise
+        return Reply(StreamedBody(pieces, export.FORMATS[kind], view.close))
+
+    def _log_pieces(self, view: ReadView, request: Request, kind: str) -> Iterator[bytes]:
+        return export.log(view, _experiment(view, request), self._engine.store, kind)
+
+    async def _open_control(self, request: Request) -> Action | None:
+        """The control action, if the experiment names one and the request leaves it open."""
+        key = (request.tenant, request.path["name"])
+        control = self._controls.get(key)
+        if control is None:
+            try:
+                control = await run_in_threadpool(self._control, *key)
+            except (StoreError, DamagedStore):
+                return None
+        if control is None or not _is_open(control, request.body):
+            return None
+        self._controls[key] = control
+        return control
+
+    def _control(self, tenant: str, name: str) -> Action | None:
+        with self._engine.store.view() as view:
+            row = view.experiment(tenant, name)
+        return None if row is None else parse(row.spec).control
+
+    # the service itself
+
+    async def healthz(self, _: Request) -> Reply:
+        return Reply(Health("ok"))
+
+    async def readyz(self, _: Request) -> Reply:
+        trouble = self._queue.trouble
+        if trouble is not None:
+            return Reply(Error(str(trouble)), 503)
+        damage = self._queue.damage  # of which everybody may know that it is, not where
+        why = None if damage is None else "part of the store is damaged; the service's log says it"
+        return Reply(Health("ready", why))
+
+    async def show_metrics(self, _: Request) -> Reply:
+        return Reply(RawBody(self.metrics.text(), "text/plain; version=0.0.4; charset=utf-8"))
+
+    async def describe(self, _: Request) -> Reply:
+        return Reply(openapi.description())
+
+    async def docs(self, _: Request) -> Reply:
+        return Reply(RawBody(page().encode(), "text/html; charset=utf-8"))
+
+
+def make_app(
+    engine: Engine, *, hosts: tuple[str, ...] | None = None, most_waiting: int = MOST_WAITING
+) -> Router:
+    """The service as an ASGI application. `hosts` are its own names, if only they are served."""
+    service = Service(engine, hosts=hosts, most_waiting=most_waiting)
+    paths: dict[str, dict[str, Endpoint]] = {}
+    for operation in sorted(OPERATIONS, key=lambda operation: operation.name not in VERBS):
+        handler = getattr(service, operation.name)
+        endpoint = Endpoint(operation, handler, service.access, service.metrics)
+        paths.setdefault(operation.path, {})[operation.method] = endpoint
+    routes = [Route(path, MethodRouter(endpoints)) for path, endpoints in paths.items()]
+    return Router(routes, default=no_route, lifespan=service.lifespan, redirect_slashes=False)
+
+
+def _experiment(view: ReadView, request: Request) -> ExperimentRow:
+    row = view.experiment(request.tenant, request.path["name"])
+    if row is None:
+        raise NotFound(f"there is no experiment {request.path['name']!r}")
+    return row
+
+
+def _is_open(control: Action, request: DecisionRequest) -> bool:
+    """Whether the control action is one of those that the request leaves open."""
+    arms, rows, allowed = arms_of_control(control), request.features, request.allowed
+    if rows is not None and any(arm in range(len(rows), MOST_ARMS) for arm in arms):
+        return False
+    return allowed is None or all(arm in allowed for arm in arms)
