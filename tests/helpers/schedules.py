@@ -36,7 +36,7 @@ from adats.service.messages import (
     RewardBatchRequest,
     RewardRequest,
 )
-from adats.service.model import generator_state
+from adats.service.served_experiment import generator_state
 
 CLOSE = {"rtol": 1e-8, "atol": 1e-8}
 TENANT = "default"

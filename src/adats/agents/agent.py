@@ -4,7 +4,7 @@ import os
 import time
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -57,6 +57,13 @@ class Agent:
         if seed is None:
             raise ValueError("give a seed: a number, so that the same decisions can be made again")
         self._set(AgentState(setup, meta, {}, np.random.default_rng(seed), 0))
+
+    @classmethod
+    def from_state(cls, state: AgentState) -> Self:
+        """An agent made of what `state` gave."""
+        agent = object.__new__(cls)
+        agent._set(state)
+        return agent
 
     def _set(self, state: AgentState) -> None:
         self._setup, self._meta = state.setup, state.meta
@@ -291,6 +298,4 @@ def load(
     An oracle or a policy of your own is not in the file: give it again.
     """
     name, state = agent_files.read_agent(path, oracle=oracle, policy=policy)
-    agent: Agent = object.__new__(AGENTS[name])
-    agent._set(state)
-    return agent
+    return AGENTS[name].from_state(state)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from adats.agents.arms import Arms, feature_rows
-from adats.agents.choice import Action, Choice, Rule, choose
+from adats.agents.choice import Action, Choice, Holdout, Rule, choose
 from adats.agents.exploration import Explorer, newest_action
 from adats.agents.oracles import BestArm, BestRow, CheckedOracle, Oracle
 from adats.agents.pending import with_pulls, without_pulls
@@ -32,6 +32,9 @@ class Setup:
 
     def with_arms(self, arms: Arms) -> "Setup":
         return replace(self, arms=arms)
+
+    def with_holdout(self, holdout: Holdout) -> "Setup":
+        return replace(self, rule=replace(self.rule, holdout=holdout))
 
     def with_arm(
         self, meta: MetaBelief, name: Arm | None, like: Arm | None, features: Any

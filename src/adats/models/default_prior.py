@@ -7,6 +7,7 @@ import numpy as np
 
 from adats.models import BetaArms, GaussianMeta, MixtureMeta, ModelMixture, PoissonArms
 from adats.models.core import checks
+from adats.models.core.errors import InvalidValue
 from adats.models.core.names import arm_names
 from adats.models.core.types import Arm
 
@@ -37,7 +38,7 @@ def default_prior(
     array([0.5, 0.5])
     """
     if arm_names(arms) is None:
-        raise ValueError("arms is a list of names, got None")
+        raise InvalidValue("arms", "is a list of names, got None")
     if rewards == "binary":
         if typical is not None or scale is not None:
             raise ValueError("binary rewards need neither typical nor scale")
@@ -66,7 +67,7 @@ def default_prior(
             for n in NOISES
         ]
         return ModelMixture(np.full(len(models), 1 / len(models)), models)
-    raise ValueError(f"rewards must be 'binary', 'count' or 'number', got {rewards!r}")
+    raise InvalidValue("rewards", f"must be 'binary', 'count' or 'number', got {rewards!r}")
 
 
 def _grid(arms: Sequence[Arm], family: Any, *parameters: Any) -> MixtureMeta:

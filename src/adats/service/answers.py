@@ -5,9 +5,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from adats.models import prior_files
-from adats.models.core import files
 from adats.models.core.types import Arm, FloatArray
+from adats.models.prior_files import prior_to_dict
 from adats.service.messages import (
     DecisionResult,
     ExperimentInfo,
@@ -16,7 +15,7 @@ from adats.service.messages import (
     TaskBelief,
     TaskBeliefPart,
 )
-from adats.service.model import Served
+from adats.service.served_experiment import ServedExperiment
 from adats.service.stores.interface import DecisionRow
 
 
@@ -33,7 +32,7 @@ def decision_result(row: DecisionRow) -> DecisionResult:
     )
 
 
-def experiment_info(name: str, served: Served) -> ExperimentInfo:
+def experiment_info(name: str, served: ServedExperiment) -> ExperimentInfo:
     return ExperimentInfo(
         name=name,
         spec=msgspec.to_builtins(served.spec),
@@ -44,11 +43,12 @@ def experiment_info(name: str, served: Served) -> ExperimentInfo:
     )
 
 
-def task_belief(task: str, served: Served) -> TaskBelief:
+def task_belief(task: str, served: ServedExperiment) -> TaskBelief:
     """What is believed of a task; `UnknownTask` if there is none."""
     belief, prior, stats = served.posterior(task), served.prior_of(task), served.stats(task)
     shares = _shares(belief.scale, prior.scale)
-    pulls = stats.count.tolist() if hasattr(stats, "count") else [None] * len(shares)
+    counts = stats.arm_pulls
+    pulls = [None] * len(shares) if counts is None else counts.tolist()
     rows = zip(
         _names(served, len(shares)),
         belief.mean.tolist(),
@@ -64,7 +64,9 @@ def task_belief(task: str, served: Served) -> TaskBelief:
     return TaskBelief(task, parts, served.version, served.prior_version)
 
 
-def prior_belief(served: Served, *, tasks: int, decisions: int, rewards: int) -> PriorBelief:
+def prior_belief(
+    served: ServedExperiment, *, tasks: int, decisions: int, rewards: int
+) -> PriorBelief:
     prior = served.meta.task_prior()
     names = _names(served, prior.mean.size)
     parts = zip(names, prior.mean.tolist(), prior.scale.tolist(), strict=True)
@@ -74,17 +76,13 @@ def prior_belief(served: Served, *, tasks: int, decisions: int, rewards: int) ->
         rewards=rewards,
         log_evidence=served.meta.log_evidence(),
         parts=[PriorBeliefPart(*part) for part in parts],
-        prior={
-            "format": "adats-prior",
-            "version": files.VERSION,
-            "prior": prior_files.meta_to_dict(served.meta),
-        },
+        prior=prior_to_dict(served.meta),
         state_version=served.version,
         prior_version=served.prior_version,
     )
 
 
-def _names(served: Served, size: int) -> list[Arm]:
+def _names(served: ServedExperiment, size: int) -> list[Arm]:
     """Of arms, or the numbers of coefficients."""
     arms = None if served.dim else served.all_arms
     return list(range(size)) if arms is None else list(arms)

@@ -30,7 +30,7 @@ from adats.service.messages import (
     RewardResult,
     TaskBelief,
 )
-from adats.service.model import Change, Served, make
+from adats.service.served_experiment import Change, ServedExperiment
 from adats.service.spec import ExperimentSpec, canonical, check, parse
 from adats.service.stores.interface import (
     ChangeRow,
@@ -51,8 +51,10 @@ class Engine:
 
     def __init__(self, store: Store, *, clock: Callable[[], float] = time.time) -> None:
         self.store, self.now = store, clock
-        self._served: OrderedDict[tuple[str, str], Served] = OrderedDict()  # the last used last
-        self._touched: set[Served] = set()  # in this transaction
+        self._served: OrderedDict[tuple[str, str], ServedExperiment] = (
+            OrderedDict()
+        )  # the last used last
+        self._touched: set[ServedExperiment] = set()  # in this transaction
         self._names_by_id: dict[int, tuple[str, str]] = {}
         self._unsettleable: set[int] = set()  # decisions that are due, of tasks that are damaged
         self.behind = False  # whether more decisions are due than were settled
@@ -95,14 +97,14 @@ class Engine:
             return False, self.about(tenant, name)
         seed = secrets.randbits(63) if spec.seed is None else spec.seed
         row = ExperimentRow(0, tenant, name, canonical(spec), seed, 0, 1, "[]", b"")
-        make(spec, row, self.store)  # raises if the parts do not fit
+        ServedExperiment(spec, row, self.store)  # raises if the parts do not fit
         self.store.add_experiment(row)
         return True, self.about(tenant, name)
 
     def about(self, tenant: str, name: str) -> ExperimentInfo:
         return answers.experiment_info(name, self.served(tenant, name))
 
-    def served(self, tenant: str, name: str) -> Served:
+    def served(self, tenant: str, name: str) -> ServedExperiment:
         """The agent of an experiment, from memory or from the store."""
         key = (tenant, name)
         known = self._served.get(key)
@@ -110,7 +112,7 @@ class Engine:
             row = self.store.experiment(tenant, name)
             if row is None:
                 raise NotFound(f"there is no experiment {name!r}")
-            known = self._served[key] = make(parse(row.spec), row, self.store)
+            known = self._served[key] = ServedExperiment(parse(row.spec), row, self.store)
         else:
             self._served.move_to_end(key)
         self._touched.add(known)
@@ -138,11 +140,13 @@ class Engine:
         self._ids_made += 1
         return f"{time.time_ns() // 1_000_000:012x}-{self._run_id}-{self._ids_made:x}"
 
-    def add_decision(self, served: Served, row: DecisionRow) -> None:
+    def add_decision(self, served: ServedExperiment, row: DecisionRow) -> None:
         self.store.add_decision(row)
         served.version += 1
 
-    def choose(self, served: Served, decision_id: str, request: DecisionRequest) -> DecisionRow:
+    def choose(
+        self, served: ServedExperiment, decision_id: str, request: DecisionRequest
+    ) -> DecisionRow:
         """A decision, which is not in the store yet."""
         served.check_request(request.features, request.allowed, request.horizon)
         try:
@@ -245,14 +249,14 @@ class Engine:
         if decision is not None:
             self._settle(served, decision)
 
-    def _settle(self, served: Served, decision: DecisionRow) -> None:
+    def _settle(self, served: ServedExperiment, decision: DecisionRow) -> None:
         settled = rules.settle(decision, served.spec, served.version + 1)
         if settled.counted is None:
             served.give_up(decision)
         self._count(served, decision, settled)
         served.version += 1
 
-    def _count(self, served: Served, old: DecisionRow, new: DecisionRow) -> None:
+    def _count(self, served: ServedExperiment, old: DecisionRow, new: DecisionRow) -> None:
         """Bring the statistics from one state of a decision to the next, and keep it."""
         self.store.save_decision(new)
         if new.counted is None or new.counted == old.counted:
@@ -263,7 +267,7 @@ class Engine:
         rows = lambda: self.store.counted(new.experiment, new.task)  # noqa: E731
         served.recount(new, old.counted, new.counted, rows)
 
-    def _by_id(self, experiment: int) -> Served:
+    def _by_id(self, experiment: int) -> ServedExperiment:
         named = self._names_by_id.get(experiment)
         if named is None:
             row = self.store.by_id(experiment)
@@ -332,7 +336,7 @@ class Engine:
         served.change(change)
         self._add_change(served, "arm", change)
 
-    def _add_change(self, served: Served, kind: str, data: Change | None) -> None:
+    def _add_change(self, served: ServedExperiment, kind: str, data: Change | None) -> None:
         served.version += 1
         text = msgspec.json.encode(data).decode()
         self.store.add_change(ChangeRow(served.id, served.version, kind, text, self.now()))

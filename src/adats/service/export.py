@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from adats.service.model import as_decision, make
+from adats.service.served_experiment import ServedExperiment, as_decision
 from adats.service.spec import parse
 from adats.service.stores.interface import ExperimentRow, ReadView, Store
 
@@ -18,7 +18,7 @@ encode = msgspec.json.Encoder().encode
 
 def log(view: ReadView, row: ExperimentRow, store: Store, kind: str) -> Iterator[bytes]:
     """The log as it is when the view is opened, as a file of this kind."""
-    served = make(parse(row.spec), row, store)
+    served = ServedExperiment(parse(row.spec), row, store)
     numbered = all(isinstance(arm, int) for arm in served.all_arms or ())
     pieces = _records(view, row.id, numbered)
     if kind == "ndjson":

@@ -11,8 +11,8 @@ import numpy as np
 from adats.service.engine import Engine
 from adats.service.errors import Refusal
 from adats.service.messages import DecisionRequest, RewardRequest
-from adats.service.model import Change
 from adats.service.rules import of_nothing, when_due
+from adats.service.served_experiment import Change
 from adats.service.stores.interface import DecisionRow, ExperimentRow, ReadView, Store
 
 GROUP = 1000  # events in one transaction

@@ -1,6 +1,6 @@
 """Statistics of rewards that are 0 or 1."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from adats.models.core import checks
 from adats.models.core.stats import ArmStats
@@ -8,6 +8,8 @@ from adats.models.core.stats import ArmStats
 
 class BinaryStats(ArmStats):
     """Statistics of rewards that are 0 or 1."""
+
+    REWARDS_ADD: ClassVar[bool] = False
 
     @classmethod
     def check_reward(cls, reward: Any) -> float:

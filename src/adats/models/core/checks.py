@@ -1,4 +1,4 @@
-"""Checks of what users give: each returns a clean value or raises `ValueError` saying why."""
+"""Checks of what users give: each returns a clean value or raises `InvalidValue` saying why."""
 
 import math
 from collections.abc import Sequence
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import blas
 
+from adats.models.core.errors import InvalidValue
 from adats.models.core.types import FloatArray
 
 ROUND_OFF = 1e-9  # relative: how far from symmetric or positive semi-definite still is round-off
@@ -22,12 +23,12 @@ def array(name: str, value: Any, *, ndim: int | None = None) -> FloatArray:
             raise TypeError
         result = np.array(given, dtype=np.float64, order="C")
     except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"{name} must be numbers, got {value!r}") from None
+        raise InvalidValue(name, f"must be numbers, got {value!r}") from None
     if ndim is not None and result.ndim != ndim:
-        raise ValueError(f"{name} must have {ndim} dimensions, got shape {result.shape}")
+        raise InvalidValue(name, f"must have {ndim} dimensions, got shape {result.shape}")
     if not np.isfinite(result).all():
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(result))[0])
-        raise ValueError(f"{name} must be finite, got {result[where]} at index {where}")
+        raise InvalidValue(name, f"must be finite, got {result[where]} at index {where}")
     result.flags.writeable = False
     return result
 
@@ -36,7 +37,7 @@ def non_negative(name: str, value: Any) -> FloatArray:
     """A finite array with no negative entry; a scale of 0 is legal and exact."""
     result = array(name, value)
     if (result < 0).any():
-        raise ValueError(f"{name} must not be negative, got {result.min()}")
+        raise InvalidValue(name, f"must not be negative, got {result.min()}")
     return result
 
 
@@ -44,7 +45,7 @@ def positive(name: str, value: Any) -> FloatArray:
     """A finite array of positive entries."""
     result = array(name, value)
     if not (result > 0).all():
-        raise ValueError(f"{name} must be positive, got {result.min()}")
+        raise InvalidValue(name, f"must be positive, got {result.min()}")
     return result
 
 
@@ -55,16 +56,16 @@ def number(name: str, value: Any) -> float:
             raise TypeError
         result = float(value)
     except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"{name} must be a number, got {value!r}") from None
+        raise InvalidValue(name, f"must be a number, got {value!r}") from None
     if not math.isfinite(result):
-        raise ValueError(f"{name} must be finite, got {result}")
+        raise InvalidValue(name, f"must be finite, got {result}")
     return result
 
 
 def count_of(name: str, value: Any, *, least: int = 1) -> int:
     """A whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+        raise InvalidValue(name, f"must be a whole number of at least {least}, got {value!r}")
     return int(value)
 
 
@@ -72,7 +73,7 @@ def modest(name: str, values: FloatArray) -> None:
     """Raise unless all values are finite and their squares are; one pass, for the hot path."""
     if values.size and not blas.dasum(values) < HUGE:
         array(name, values)  # says which entry, if one is not finite
-        raise ValueError(f"{name} too large: their squares overflow")
+        raise InvalidValue(name, "too large: their squares overflow")
 
 
 def covariance(name: str, value: Any, dim: int) -> FloatArray:
@@ -81,16 +82,16 @@ def covariance(name: str, value: Any, dim: int) -> FloatArray:
     if cov.ndim == 0:
         cov = cov * np.eye(dim)
     if cov.shape != (dim, dim):
-        raise ValueError(f"{name} must be a number or have shape ({dim}, {dim}), got {cov.shape}")
+        raise InvalidValue(name, f"must be a number or have shape ({dim}, {dim}), got {cov.shape}")
     size = np.abs(cov).max(initial=0.0)
     gap = np.abs(cov - cov.T).max(initial=0.0)
     if gap > ROUND_OFF * size:
-        raise ValueError(f"{name} must be symmetric, but differs from its transpose by {gap}")
+        raise InvalidValue(name, f"must be symmetric, but differs from its transpose by {gap}")
     cov = (cov + cov.T) / 2
     smallest = np.linalg.eigvalsh(cov)[0] if dim else 0.0
     if smallest < -ROUND_OFF * size:
-        raise ValueError(
-            f"{name} must be positive semi-definite, but its smallest eigenvalue is {smallest}"
+        raise InvalidValue(
+            name, f"must be positive semi-definite, but its smallest eigenvalue is {smallest}"
         )
     cov.flags.writeable = False
     return cov
@@ -100,11 +101,11 @@ def weights(name: str, value: Any, *, ndim: tuple[int, ...] = (1,)) -> FloatArra
     """Probabilities that sum to one along the first axis."""
     result = non_negative(name, value)
     if result.ndim not in ndim or result.shape[0] == 0:
-        raise ValueError(f"{name} has the wrong shape {result.shape}")
+        raise InvalidValue(name, f"has the wrong shape {result.shape}")
     sums = result.sum(axis=0)
     if (np.abs(sums - 1) > ROUND_OFF).any():
         worst = float(np.ravel(sums)[np.abs(np.ravel(sums) - 1).argmax()])
-        raise ValueError(f"{name} must sum to 1, got {worst}")
+        raise InvalidValue(name, f"must sum to 1, got {worst}")
     return result
 
 

@@ -1,6 +1,17 @@
 """Named errors. All are `ValueError`, so that one `except` catches every kind of bad input."""
 
 
+class InvalidValue(ValueError):
+    """A value that cannot be taken: of which field, and why."""
+
+    def __init__(self, field: str, why: str) -> None:
+        super().__init__(field, why)
+        self.field = field
+
+    def __str__(self) -> str:
+        return f"{self.args[0]} {self.args[1]}"
+
+
 class UnknownTask(ValueError):
     """The agent has never seen this task, or was told to forget it."""
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from adats.models.core.errors import InvalidValue
 from adats.models.core.types import Arm, FloatArray
 
 
@@ -12,16 +13,16 @@ def arm_names(arms: Sequence[Arm] | None) -> tuple[Arm, ...] | None:
     if arms is None:
         return None
     if not hasattr(arms, "__iter__"):
-        raise ValueError(f"arms is a list of names, got {arms!r}")
+        raise InvalidValue("arms", f"is a list of names, got {arms!r}")
     names = tuple(int(name) if isinstance(name, np.integer) else name for name in arms)
     if not names:
-        raise ValueError("arms must not be empty")
+        raise InvalidValue("arms", "must not be empty")
     for name in names:
         if isinstance(name, bool) or not isinstance(name, (int, str)):
             raise ValueError(f"an arm's name is a string or an integer, got {name!r}")
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"arms must have different names, but {twice!r} comes twice")
+        raise InvalidValue("arms", f"must have different names, but {twice!r} comes twice")
     return names
 
 

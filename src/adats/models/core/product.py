@@ -9,6 +9,7 @@ import numpy as np
 
 from adats.models.core import checks
 from adats.models.core.belief import BeliefBase
+from adats.models.core.errors import InvalidValue
 from adats.models.core.frozen import fill, unchecked
 from adats.models.core.quadrature import Density, best_of
 from adats.models.core.stats import ArmStats
@@ -107,7 +108,7 @@ class ProductArms(BeliefBase):
         """Bring checked parameters to one shape, at least one axis."""
         values = checks.broadcast(self.PARAMETERS, [np.atleast_1d(p) for p in self.parameters()])
         if values[0].size == 0:
-            raise ValueError(f"{self.PARAMETERS[0]} must have an entry for each arm, got none")
+            raise InvalidValue(self.PARAMETERS[0], "must have an entry for each arm, got none")
         for value in values:
             value.flags.writeable = False
         fill(self, **dict(zip(self.PARAMETERS, values, strict=True)))

@@ -37,6 +37,7 @@ class ArmStats:
 
     table: FloatArray  # one row a statistic, one column an arm
     ROWS: ClassVar[int] = 3
+    REWARDS_ADD: ClassVar[bool] = True  # whether the sum of two rewards is one too
 
     @classmethod
     def zeros(cls, arms: int) -> Self:
@@ -105,6 +106,11 @@ class ArmStats:
         if values.ndim != 1 or values.size % cls.ROWS:
             raise ValueError(f"{values.size} numbers are not {cls.ROWS} for each arm")
         return cls(values.reshape(cls.ROWS, -1).copy())
+
+    @property
+    def arm_pulls(self) -> FloatArray | None:
+        """Pulls of each arm."""
+        return self.count
 
     @property
     def pending_shape(self) -> tuple[int, ...]:

@@ -17,11 +17,14 @@ Task = int | str
 class Stats(Protocol):
     """Sufficient statistics of one task: a commutative group.
 
-    `check_reward` raises for a reward that this kind cannot have. `pending_shape` is that of the
-    array which counts pulls without a reward: one number an arm, or a Gram matrix. `grow` makes
-    room for arms that were added. `dwarfed_by` says whether so little is left beside what was
-    taken out that it is round-off.
+    `check_reward` raises for a reward that this kind cannot have; `REWARDS_ADD` says whether the
+    sum of two is one. `arm_pulls` are those of each arm, None where arms are rows of features.
+    `pending_shape` is that of the array which counts pulls without a reward: one number an arm, or
+    a Gram matrix. `grow` makes room for arms that were added. `dwarfed_by` says whether so little
+    is left beside what was taken out that it is round-off.
     """
+
+    REWARDS_ADD: ClassVar[bool]
 
     def add(self, action: Any, reward: Any) -> Self: ...
     def __add__(self, other: Self) -> Self: ...
@@ -31,6 +34,8 @@ class Stats(Protocol):
     def from_flat(cls, values: FloatArray) -> Self: ...
     @classmethod
     def check_reward(cls, reward: Any) -> float: ...
+    @property
+    def arm_pulls(self) -> FloatArray | None: ...
     @property
     def pending_shape(self) -> tuple[int, ...]: ...
     def grow(self, arms: int) -> Self: ...

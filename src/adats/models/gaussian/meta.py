@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from adats.models.core import checks
+from adats.models.core.errors import InvalidValue
 from adats.models.core.frozen import fill, unchecked
 from adats.models.core.linalg import part_of
 from adats.models.core.meta import MetaBase
@@ -123,9 +124,10 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
             ],
         )
         if values[0].ndim != 1 or values[0].size == 0:
-            raise ValueError(
-                f"mean must be a vector, one entry an arm, or arms must be named; "
-                f"got shape {values[0].shape}"
+            raise InvalidValue(
+                "mean",
+                f"must be a vector, one entry an arm, or arms must be named; "
+                f"got shape {values[0].shape}",
             )
         if names is not None and len(names) != values[0].size:
             raise ValueError(f"{len(names)} names for {values[0].size} arms")

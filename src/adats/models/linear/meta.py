@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from adats.models.core import checks, linalg
+from adats.models.core.errors import InvalidValue
 from adats.models.core.frozen import evolve, fill, unchecked
 from adats.models.core.meta import MetaBase
 from adats.models.core.registry import register
@@ -97,14 +98,14 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
         mean = checks.array("mean", mean, ndim=1)
         p = mean.size
         if p == 0:
-            raise ValueError("mean must have at least one entry")
+            raise InvalidValue("mean", "must have at least one entry")
         phi = None if design is None else self._check_design(design, p)
         noise = float(checks.positive("noise", checks.number("noise", noise)))
         spread = checks.array("task_cov", task_cov)
         if spread.ndim:
             spread = checks.covariance("task_cov", spread, p if phi is None else len(phi))
         elif spread < 0:
-            raise ValueError(f"task_cov must not be negative, got {spread}")
+            raise InvalidValue("task_cov", f"must not be negative, got {spread}")
         fill(
             self,
             meta_mean=mean,

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -24,6 +24,7 @@ class LinearStats:
 
     n: float
     moments: FloatArray
+    REWARDS_ADD: ClassVar[bool] = True
 
     @classmethod
     def zeros(cls, dim: int) -> Self:
@@ -75,6 +76,11 @@ class LinearStats:
     def check_reward(reward: Any) -> float:
         """The reward as a float, or an error where it cannot be one."""
         return ArmStats.check_reward(reward)
+
+    @property
+    def arm_pulls(self) -> None:
+        """Arms are rows of features: their pulls are not counted apart."""
+        return None
 
     @property
     def pending_shape(self) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from scipy.special import logsumexp
 
 from adats.models.core import checks
 from adats.models.core.belief import BeliefBase
+from adats.models.core.errors import InvalidValue
 from adats.models.core.frozen import fill, unchecked
 from adats.models.core.product import ProductArms
 from adats.models.core.types import Conditioned, FloatArray, IntArray, Rng
@@ -116,8 +117,9 @@ def candidate_weights(weights: Any, components: ProductArms) -> FloatArray:
     result = checks.weights("weights", weights, ndim=(1, 2))
     candidates, arms = components.parameters()[0].shape
     if result.shape not in ((candidates,), (candidates, arms)):
-        raise ValueError(
-            f"weights must have shape ({candidates},), or ({candidates}, {arms}) for a mixture "
-            f"of its own in every arm, got {result.shape}"
+        raise InvalidValue(
+            "weights",
+            f"must have shape ({candidates},), or ({candidates}, {arms}) for a mixture "
+            f"of its own in every arm, got {result.shape}",
         )
     return result.reshape(candidates, -1)

@@ -1,0 +1,193 @@
+"""The meta-prior of an experiment: from figures, from a prior file, or the default one.
+
+How figures become a prior is registered for the name of each model. A model without that is served
+from a prior file.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from adats.models import BetaArms, GaussianMeta, LinearMeta, MixtureMeta, PoissonArms
+from adats.models.core import checks, files
+from adats.models.core.errors import InvalidValue
+from adats.models.core.product import ProductArms
+from adats.models.core.types import FloatArray, MetaBelief
+from adats.models.default_prior import default_prior
+from adats.models.prior_files import prior_from_dict
+from adats.service.errors import Invalid
+from adats.service.field_types import LARGEST, LEAST, MOST_ARMS, MOST_DIM, ArmName
+from adats.service.served_models import MODELS
+from adats.service.spec import DefaultPrior, ExperimentSpec, GivenPrior, PriorSpec, check_rewards
+
+MOST_CANDIDATES = 20_000  # times arms: all are looked at in each decision
+COUNTS, SPREADS, NUMBERS = (1e-6, 1e12), (LEAST, LARGEST), (0.0, LARGEST)
+LIMITS = {  # of the sizes of figures that are not 0
+    **dict.fromkeys(("alpha", "beta", "shape", "rate"), COUNTS),  # they count pulls
+    **dict.fromkeys(("scale", "task_scale", "noise"), SPREADS),
+    **dict.fromkeys(("mean", "cov", "task_cov"), NUMBERS),
+}
+
+
+def prior_of(spec: ExperimentSpec) -> MetaBelief:
+    """The meta-prior of the experiment, or `Invalid`."""
+    prior = spec.prior
+    try:
+        if prior.file is not None:
+            meta = _from_file(spec, prior.file)
+        elif prior.default is not None:
+            meta = _default(spec, prior.default)
+        else:
+            assert prior.given is not None
+            meta = _given(spec, prior.given)
+        _check_figures(meta)
+    except OverflowError:
+        raise Invalid("prior", "the figures of the prior are too small or too large") from None
+    except InvalidValue as error:
+        raise Invalid(_path(prior, error.field), str(error)) from None
+    except ValueError as error:
+        raise Invalid("prior", str(error)) from None
+    if meta.n_candidates > MOST_CANDIDATES:
+        raise Invalid("prior", f"more than {MOST_CANDIDATES} candidates times arms")
+    check_rewards(spec, meta.empty())
+    return meta
+
+
+def _path(prior: PriorSpec, field: str) -> str:
+    """Where in the request a field of a prior is."""
+    if field in ("arms", "noise"):
+        return field
+    for name, part in (("given", prior.given), ("default", prior.default)):
+        if part is not None and field in part.__struct_fields__:
+            return f"prior.{name}.{field}"
+    return "prior"
+
+
+def _check_figures(meta: MetaBelief) -> None:
+    """Raise ValueError for figures with which one cannot reckon."""
+    for name, values in meta.figures().items():
+        least, most = LIMITS.get(name, NUMBERS)
+        sizes = np.abs(values)
+        sizes = sizes[sizes > 0]
+        if sizes.size and not (least <= sizes.min() and sizes.max() <= most):
+            raise InvalidValue(name, f"is between {least} and {most} in size, or 0 if it can be")
+    prior = meta.task_prior()
+    if not np.isfinite(prior.mean).all() or np.isnan(prior.scale).any():
+        raise ValueError("the figures of the prior do not go together")
+
+
+# figures
+
+
+def _given(spec: ExperimentSpec, given: GivenPrior) -> MetaBelief:
+    model = MODELS[spec.model]
+    found = {name for name in given.__struct_fields__ if getattr(given, name) is not None}
+    if found != model.figures:
+        wrong = sorted(found ^ model.figures)[0]
+        listed = ", ".join(sorted(model.figures))
+        raise Invalid(f"prior.given.{wrong}", f"a {spec.model} prior is given by {listed}")
+    if model.noise != (spec.noise is not None):
+        needs = "needs" if model.noise else "has no"
+        raise Invalid("noise", f"a {spec.model} model {needs} noise")
+    return GIVEN[model.prior](spec, given)
+
+
+def _gaussian(spec: ExperimentSpec, given: GivenPrior) -> MetaBelief:
+    mean = np.broadcast_to(checks.array("mean", given.mean), (_count(spec),))
+    scales = {"task_scale": given.task_scale, "noise": spec.noise}
+    return GaussianMeta(mean, given.scale, **scales, arms=_names(spec))
+
+
+def _linear(spec: ExperimentSpec, given: GivenPrior) -> MetaBelief:
+    mean = np.broadcast_to(checks.array("mean", given.mean), (spec.dim or 0,))
+    if not isinstance(spec.noise, float | int):
+        raise Invalid("noise", "a linear model has one noise")
+    return LinearMeta(mean, given.cov, task_cov=given.task_cov, noise=spec.noise)
+
+
+def _binary(spec: ExperimentSpec, given: GivenPrior) -> MetaBelief:
+    return _mixture(spec, given, BetaArms, given.alpha, given.beta)
+
+
+def _counts(spec: ExperimentSpec, given: GivenPrior) -> MetaBelief:
+    return _mixture(spec, given, PoissonArms, given.shape, given.rate)
+
+
+def _mixture(
+    spec: ExperimentSpec, given: GivenPrior, family: Callable[..., ProductArms], *pair: Any
+) -> MetaBelief:
+    weights = checks.array("weights", given.weights)
+    names = sorted(MODELS[spec.model].figures - {"weights"}, key=given.__struct_fields__.index)
+    tables: list[FloatArray] = []
+    for name, value in zip(names, pair, strict=True):
+        table = checks.array(name, value)
+        if table.ndim == 1:  # one number a candidate
+            table = table[:, None]
+        tables.append(np.broadcast_to(table, (len(weights), _count(spec))))
+    return MixtureMeta(weights, family(*tables), arms=_names(spec))
+
+
+GIVEN: dict[str, Callable[[ExperimentSpec, GivenPrior], MetaBelief]] = {
+    "gaussian": _gaussian,
+    "linear": _linear,
+    "binary": _binary,
+    "count": _counts,
+}
+
+
+def _names(spec: ExperimentSpec) -> list[str] | None:
+    return spec.arms if isinstance(spec.arms, list) else None
+
+
+def _count(spec: ExperimentSpec) -> int:
+    return len(spec.arms) if isinstance(spec.arms, list) else spec.arms or 0
+
+
+# the default, and files
+
+
+def _default(spec: ExperimentSpec, default: DefaultPrior) -> MetaBelief:
+    rewards: Any = MODELS[spec.model].default
+    if rewards is None:
+        raise Invalid("prior.default", "there is no default prior for linear models: fit one")
+    names = _names(spec)
+    if names is None:
+        raise Invalid("arms", "the default prior needs names of arms")
+    meta: MetaBelief = default_prior(
+        arms=names, rewards=rewards, typical=default.typical, scale=default.scale
+    )
+    return meta
+
+
+def _from_file(spec: ExperimentSpec, file: dict[str, Any]) -> MetaBelief:
+    try:
+        meta = prior_from_dict(file, "prior.file")
+    except files.DAMAGED as error:
+        raise Invalid("prior.file", f"this is no prior file: {error}") from None
+    served = MODELS.get(spec.model)
+    if meta.model != (spec.model if served is None else served.prior):
+        raise Invalid("prior.file", f"the file has a {meta.model} prior, not a {spec.model} one")
+    if meta.has_design:
+        raise Invalid("prior.file", "priors with a design are not served")
+    if spec.dim not in (None, meta.n_features):
+        raise Invalid("dim", f"dim is {spec.dim}, but the prior has {meta.n_features} features")
+    if meta.n_features > MOST_DIM:
+        raise Invalid("prior.file", f"more than {MOST_DIM} features")
+    if not meta.n_features:
+        _check_arms(spec, meta)
+    return meta
+
+
+def _check_arms(spec: ExperimentSpec, meta: MetaBelief) -> None:
+    if meta.n_arms > MOST_ARMS:
+        raise Invalid("prior.file", f"more than {MOST_ARMS} arms")
+    try:
+        msgspec.convert(list(meta.arms or ()), list[ArmName])
+    except msgspec.ValidationError as error:
+        raise Invalid("prior.file", f"the arms of the prior cannot be served: {error}") from None
+    named = spec.arms if isinstance(spec.arms, int) or spec.arms is None else tuple(spec.arms)
+    if named not in (None, meta.n_arms, meta.arms):
+        have = meta.n_arms if meta.arms is None else list(meta.arms)
+        raise Invalid("arms", f"the arms are {spec.arms}, but those of the prior are {have}")

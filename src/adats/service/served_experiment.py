@@ -1,0 +1,360 @@
+"""One experiment at work: the parts of an agent, with its tasks in a store."""
+
+import hashlib
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, cast
+
+import msgspec
+import numpy as np
+
+from adats.agents.arms import Arms
+from adats.agents.choice import Action, Holdout
+from adats.agents.decision import Decision
+from adats.agents.pending import without_pulls
+from adats.agents.prior_source import Marginal
+from adats.agents.steps import Setup, make_setup
+from adats.agents.task_state import TaskState
+from adats.models.core.errors import UnknownTask
+from adats.models.core.types import Arm, FloatArray, MetaBelief
+from adats.service.errors import Invalid
+from adats.service.priors import prior_of
+from adats.service.spec import ExperimentSpec, arms_of_control, check, options_of
+from adats.service.stores.interface import DecisionRow, ExperimentRow, Reward, Store
+from adats.service.task_cache import TaskCache
+
+ROUND_OFF = 1e6  # a reward taken out whose square is this much larger than the rest leaves that
+
+
+class Change(msgspec.Struct, frozen=True):
+    """An arm that was added, or retired."""
+
+    arm: int | str
+    retired: bool = False
+    like: int | str | None = None
+    features: list[float] | None = None
+
+
+class Chosen(NamedTuple):
+    decision: Decision
+    held_out: bool | None  # None: it could not be
+    explored: bool  # whether another action has the best mean
+
+
+class ServedExperiment:
+    """AdaTS with its tasks in a store, a holdout, and randomness keyed by the decision."""
+
+    def __init__(self, spec: ExperimentSpec, row: ExperimentRow, store: Store) -> None:
+        """As its row has it; `Invalid` if the parts do not fit."""
+        check(spec)
+        self.spec, self.meta = spec, prior_of(spec)
+        self._setup = _setup_of(spec, self.meta)
+        self.version, self.prior_version = row.version, row.prior_version
+        self._key = row.seed.to_bytes(8, "little")
+        self._bits = np.random.PCG64(0)
+        self._rng = np.random.Generator(self._bits)
+        self._stored = row
+        self._blank = self._setup.new_state(self.meta)
+        self.task_cache = TaskCache(store, row.id, lambda: self._blank)
+        self.changes: list[Change] = []
+        for change in msgspec.json.decode(row.arms, type=list[Change]):
+            self._apply(change)
+        if row.total:
+            self.meta = self.meta.with_sums(np.frombuffer(row.total))
+
+    @property
+    def id(self) -> int:
+        return self._stored.id
+
+    @property
+    def weight(self) -> float:
+        """Bytes in memory, roughly."""
+        return 20_000.0 + (10 + len(self.task_cache)) * self.task_cache.state_bytes
+
+    # decisions
+
+    def decide(
+        self, task: str, decision_id: str, *, features: Any, allowed: Any, horizon: int | None
+    ) -> Chosen:
+        setup = self._setup
+        self._bits.state = generator_state(self._key, decision_id)
+        seed = cast(Any, self._bits.state)["state"]["state"]  # of draws that count chances
+        state = self.task_cache.get(task) or self._blank
+        rows = setup.arms.rows(features, state.stats.pending_shape[0])
+        mask = setup.arms.mask(allowed, None if rows is None else len(rows))
+        choice, state = setup.decide(
+            self.meta,
+            state,
+            self._rng,
+            rows=rows,
+            allowed=mask,
+            horizon=horizon,
+            draws=seed,
+            logged=True,
+        )
+        self.task_cache.put(task, state)
+        action = choice.action
+        chances = cast(FloatArray, choice.propensities)[action].tolist()
+        decision = Decision(
+            task,
+            setup.arms.name(action),
+            None if rows is None else rows[action].copy(),
+            decision_id,
+            propensity=tuple(chances) if isinstance(chances, list) else chances,
+        )
+        return Chosen(decision, choice.held_out, choice.explored)
+
+    def record_decision(self, decision: DecisionRow, before: TaskState | None) -> None:
+        """A decision as it was made elsewhere, for a task whose state was `before`."""
+        state = self._blank if before is None else before
+        if self.counts_pending:
+            action, features = _pull(decision)
+            if features is None:
+                state = self._setup.awaiting(state, None, self._setup.arms.pulled(action, None))
+            else:
+                state = self._setup.awaiting(state, np.atleast_2d(features), slice(None))
+        self.task_cache.put(decision.task, state)
+
+    def check_request(self, features: Any, allowed: Any, horizon: int | None) -> None:
+        """Raise `Invalid`, with the field, for what `decide` would refuse."""
+        arms = self._setup.arms
+        if features is allowed is horizon is None and not (arms.n_features or self.counts_pending):
+            return
+        try:
+            rows = arms.rows(features, self._blank.stats.pending_shape[0])
+        except ValueError as error:
+            raise Invalid("features", str(error)) from None
+        try:
+            arms.mask(allowed, None if rows is None else len(rows))
+        except ValueError as error:
+            raise Invalid("allowed", str(error)) from None
+        if self.spec.policy.name in ("index", "far") and horizon is None:
+            raise Invalid("horizon", "this policy plans ahead: say how many rounds are left")
+
+    @property
+    def counts_pending(self) -> bool:
+        return self._setup.counts_pending
+
+    # rewards
+
+    def check_reward(self, decision: DecisionRow, reward: Reward) -> Reward:
+        """The reward as the statistics take it, or `Invalid`."""
+        action = decision.action
+        if isinstance(action, list) != isinstance(reward, list):
+            due = "a list, one number an arm" if isinstance(action, list) else "one number"
+            raise Invalid("reward", f"the reward of this decision is {due}; got {reward!r}")
+        if isinstance(action, list) and isinstance(reward, list) and len(reward) != len(action):
+            raise Invalid("reward", f"{len(action)} arms need as many rewards, got {len(reward)}")
+        try:
+            for value in reward if isinstance(reward, list) else [reward]:
+                self._blank.stats.check_reward(value)
+        except ValueError as error:
+            raise Invalid("reward", str(error)) from None
+        return reward
+
+    def count(self, decision: DecisionRow, reward: Reward, *, given_up: bool = False) -> None:
+        """A reward for a decision that had none in the statistics.
+
+        If the decision was given up, its pull is not pending any more: another's may be.
+        """
+        state, pulled = self._known(decision.task), self._setup.arms.pulled(*_pull(decision))
+        pending = state.pending
+        stats = state.stats.add(pulled, reward)
+        state, self.meta = self._setup.learn(self.meta, state, stats, pulled, decided=True)
+        if given_up:
+            state = state._replace(pending=pending)
+        self.task_cache.put(decision.task, state)
+
+    def recount(
+        self,
+        decision: DecisionRow,
+        old: Reward,
+        new: Reward,
+        rows: Callable[[], Iterable[DecisionRow]],
+    ) -> None:
+        """Another reward in place of one that counts; `rows` gives those of the task that do."""
+        state, arms = self._known(decision.task), self._setup.arms
+        pulled, nothing = arms.pulled(*_pull(decision)), self._blank.stats
+        out, into = nothing.add(pulled, old), nothing.add(pulled, new)
+        stats = state.stats - out + into
+        if stats.dwarfed_by(out, ROUND_OFF):  # count from the log
+            stats = nothing
+            for row in rows():
+                value = new if row.id == decision.id else row.counted
+                stats = stats.add(arms.pulled(*_pull(row)), value)
+        changed = range(self.meta.n_arms)
+        digest, self.meta = self.meta.replace_task(state.digested(self.meta), stats, changed)
+        self.task_cache.put(decision.task, state._replace(stats=stats, digest=digest))
+
+    def give_up(self, decision: DecisionRow) -> None:
+        """No reward will come: its pull is not pending any more."""
+        state = self._known(decision.task)
+        if state.pending is not None:
+            pulled = self._setup.arms.pulled(*_pull(decision))
+            left = state._replace(pending=without_pulls(state.pending, pulled))
+            self.task_cache.put(decision.task, left)
+
+    # tasks
+
+    def _known(self, task: str) -> TaskState:
+        state = self.task_cache.get(task)
+        if state is None:
+            raise UnknownTask(f"task {task!r} is not known to this experiment")
+        return state
+
+    def stats(self, task: str) -> Any:
+        """The sufficient statistics of a task."""
+        return self._known(task).stats
+
+    def posterior(self, task: str) -> Any:
+        """The belief over theta of this task."""
+        return self._setup.source.posterior(self.meta, self._known(task))
+
+    def prior_of(self, task: str) -> Any:
+        """The prior of a task as all the others have taught it."""
+        return self._setup.forget(self.meta, self._known(task)).task_prior()
+
+    def forget(self, task: str) -> None:
+        """Take the task out: the state is that of the remaining log, its actions as given."""
+        self.meta = self._setup.forget(self.meta, self._known(task))
+        self.task_cache.delete(task)
+
+    # arms
+
+    def change(self, change: Change) -> None:
+        """Add or retire an arm; `Invalid` if that cannot be."""
+        arms = self._setup.arms
+        control = _control_of(self.spec, arms)
+        if change.retired and control is not None:
+            try:
+                index = arms.index(change.arm)
+            except ValueError as error:
+                raise Invalid("arm", str(error)) from None
+            if index in np.atleast_1d(control):
+                raise Invalid("arm", f"{change.arm!r} is the control arm; it cannot be retired")
+        if change.retired and self.spec.exactly and len(arms.open) <= (self.spec.size or 0):
+            raise Invalid("arm", f"an action has exactly {self.spec.size} arms; add one before")
+        try:
+            self._apply(change)
+        except ValueError as error:
+            raise Invalid("arm", str(error)) from None
+        if not change.retired:
+            self.prior_version += 1
+
+    def _apply(self, change: Change) -> None:
+        if change.retired:
+            self._setup = self._setup.with_arms(self._setup.arms.retire(change.arm))
+        else:
+            self._setup, self.meta = self._setup.with_arm(
+                self.meta, change.arm, change.like, change.features
+            )
+            self._blank = self._setup.new_state(self.meta)
+            self.task_cache.drop()  # states grow when they are read again
+        self.changes.append(change)
+
+    def added(self, arm: Arm) -> Change | None:
+        """How an arm was added, if it was."""
+        return next((c for c in self.changes if c.arm == arm and not c.retired), None)
+
+    @property
+    def n_arms(self) -> int | None:
+        return self._setup.arms.count
+
+    @property
+    def dim(self) -> int:
+        """Features of a linear model, else 0."""
+        return self._setup.arms.n_features
+
+    @property
+    def arms(self) -> list[Arm] | None:
+        """The arms that can still be chosen; None where features come with every decision."""
+        return None if self.n_arms is None else self._named(self._setup.arms.open)
+
+    @property
+    def all_arms(self) -> list[Arm] | None:
+        """Retired ones too; None where features come with every decision."""
+        return None if self.n_arms is None else self._named(range(self.n_arms))
+
+    @property
+    def retired(self) -> list[Arm]:
+        return self._named(sorted(self._setup.arms.retired))
+
+    def _named(self, arms: Iterable[int]) -> list[Arm]:
+        return [cast(Arm, self._setup.arms.name(arm)) for arm in arms]
+
+    # the store
+
+    def flush(self, store: Store) -> None:
+        """Write what has changed since the last time."""
+        self.task_cache.flush()
+        row = self._stored._replace(
+            version=self.version,
+            prior_version=self.prior_version,
+            arms=msgspec.json.encode(self.changes).decode(),
+            total=self.meta.sums().tobytes(),
+        )
+        if row != self._stored:
+            store.save_experiment(row)
+            self._stored = row
+
+
+def _setup_of(spec: ExperimentSpec, meta: MetaBelief) -> Setup:
+    try:
+        setup = make_setup(meta, Marginal(), **options_of(spec))
+    except ValueError as error:
+        raise Invalid("features" if spec.features is not None else "arms", str(error)) from None
+    if (spec.size or 1) > (setup.arms.count or 1):
+        raise Invalid("size", f"there are {setup.arms.count} arms")
+    control = _control_of(spec, setup.arms)
+    if spec.holdout is None:
+        return setup
+    to_control = spec.holdout.to == "control"
+    return setup.with_holdout(Holdout(spec.holdout.share, control if to_control else None))
+
+
+def _control_of(spec: ExperimentSpec, arms: Arms) -> Action | None:
+    """The control action by indices of arms, or `Invalid`."""
+    if spec.control is None:
+        return None
+    if arms.count is None:  # the arms are the rows of features that come with a decision
+        if not isinstance(spec.control, int):
+            raise Invalid("control", "arms have no names here: control is a row of the features")
+        return spec.control
+    try:
+        wanted = [arms.index(arm) for arm in arms_of_control(spec.control)]
+    except ValueError as error:
+        raise Invalid("control", str(error)) from None
+    if spec.size is None:
+        return wanted[0]
+    several = np.unique(np.array(wanted, dtype=np.intp))
+    if several.size != len(wanted) or not 1 <= several.size <= spec.size:
+        raise Invalid("control", f"{spec.control} is not an action")
+    return several
+
+
+def as_decision(row: DecisionRow) -> Decision:
+    action, features = _pull(row)
+    chance = tuple(row.propensity) if isinstance(row.propensity, list) else row.propensity
+    return Decision(row.task, action, features, row.decision_id, row.time, chance)
+
+
+def _pull(row: DecisionRow) -> tuple[Any, FloatArray | None]:
+    action = tuple(row.action) if isinstance(row.action, list) else row.action
+    if row.features is None:
+        return action, None
+    features = np.frombuffer(row.features)
+    if isinstance(action, tuple):
+        features = features.reshape(len(action), -1)
+    return action, features
+
+
+def generator_state(key: bytes, decision_id: str) -> Any:
+    """The state of a generator that belongs to one decision of one experiment."""
+    hashed = hashlib.blake2b(decision_id.encode(), key=key, digest_size=32).digest()
+    state = int.from_bytes(hashed[:16], "little")
+    inc = int.from_bytes(hashed[16:], "little") | 1
+    return {
+        "bit_generator": "PCG64",
+        "state": {"state": state, "inc": inc},
+        "has_uint32": 0,
+        "uinteger": 0,
+    }

@@ -1,0 +1,28 @@
+"""The models that can be served, and what of a request each of them takes."""
+
+from typing import NamedTuple
+
+
+class ServedModel(NamedTuple):
+    """What an experiment with this model has to say."""
+
+    prior: str  # what the model is called by the prior that it needs
+    figures: frozenset[str]  # of a prior in figures
+    noise: bool = True  # whether it is given beside them
+    features: bool = False  # whether arms are rows of features
+    sets: bool = False  # whether an action is a set of arms
+    default: str | None = None  # the rewards of its default prior; None: it has none
+
+
+SCALES = frozenset({"mean", "scale", "task_scale"})
+MODELS: dict[str, ServedModel] = {
+    "gaussian": ServedModel("gaussian", SCALES, default="number"),
+    "linear": ServedModel("linear", frozenset({"mean", "cov", "task_cov"}), features=True),
+    "binary": ServedModel(
+        "binary", frozenset({"weights", "alpha", "beta"}), noise=False, default="binary"
+    ),
+    "count": ServedModel(
+        "count", frozenset({"weights", "shape", "rate"}), noise=False, default="count"
+    ),
+    "semi-bandit": ServedModel("gaussian", SCALES, sets=True, default="number"),
+}
