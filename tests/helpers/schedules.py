@@ -190,20 +190,20 @@ class Rules(NamedTuple):
 
     def spec(self, case):
         """The settings in full, for `PUT`."""
-        told = {"several": self.several, "seed": self.seed, "policy": {"name": self.policy}}
+        settings = {"several": self.several, "seed": self.seed, "policy": {"name": self.policy}}
         if self.policy == "far":
-            told["policy"]["later"] = 40.0
+            settings["policy"]["later"] = 40.0
         if self.epsilon:
-            told["policy"]["epsilon"] = self.epsilon
+            settings["policy"]["epsilon"] = self.epsilon
         if self.window is not None:
-            told |= {"window": self.window, "default_reward": self.default}
-            told |= {"apply": self.apply, "late": self.late}
+            settings |= {"window": self.window, "default_reward": self.default}
+            settings |= {"apply": self.apply, "late": self.late}
         if self.holdout is not None:
-            told["holdout"] = {"share": SHARE, "to": self.holdout}
+            settings["holdout"] = {"share": SHARE, "to": self.holdout}
             if self.holdout == "control":
                 several = "size" in case.spec
-                told["control"] = list(case.control) if several else case.control
-        return case.spec | told
+                settings["control"] = list(case.control) if several else case.control
+        return case.spec | settings
 
 
 SHARE = 0.3  # held out
@@ -248,9 +248,9 @@ class Book:
         if noted.action == []:  # nothing was pulled
             return []
         taken = [
-            told.value
-            for told in noted.rewards
-            if self.rules.late == "replace" or not self.is_over(noted, told.time)
+            reward.value
+            for reward in noted.rewards
+            if self.rules.late == "replace" or not self.is_over(noted, reward.time)
         ]
         over = self.is_over(noted, now)
         if self.rules.apply == "at_window_end" and not over:
@@ -266,14 +266,14 @@ class Book:
 
     def status(self, noted, value, reward_id, now):
         """What a reward should be answered."""
-        for told in noted.rewards:
-            if reward_id is not None and told.id == reward_id:
-                return "duplicate" if told.value == value else 409
+        for reward in noted.rewards:
+            if reward_id is not None and reward.id == reward_id:
+                return "duplicate" if reward.value == value else 409
         if noted.rewards and self.rules.several == "first":
             return "duplicate" if noted.rewards[0].value == value else 409
         if reward_id is None:
             like = {"sum": [t for t in noted.rewards if t.id is None], "last": noted.rewards[-1:]}
-            if any(told.value == value for told in like.get(self.rules.several, ())):
+            if any(reward.value == value for reward in like.get(self.rules.several, ())):
                 return "duplicate"
         if self.is_over(noted, now):
             return "late" if self.rules.late == "ignore" else "counted"
@@ -302,8 +302,8 @@ class Book:
             if reward is not None:
                 action = tuple(noted.action) if isinstance(noted.action, list) else noted.action
                 row = noted.features
-                told = {"features": row} if row is not None else {"action": action}
-                agent.tell(task=noted.task, reward=reward, **told)
+                where = {"features": row} if row is not None else {"action": action}
+                agent.tell(task=noted.task, reward=reward, **where)
             elif not self.is_over(noted, now):
                 waiting[noted.task].append(noted)
         if rules.policy != "ts":
@@ -531,10 +531,10 @@ class Play:
         for tell in tells:  # one after another: the first changes what the second is
             codes.append(self._expect(name, tell))
             self._note(name, tell, codes[-1])
-        told = self._work("rewards", name, RewardBatchRequest(tells))
-        found = [r.code if isinstance(r, RefusedReward) else r.status for r in told.results]
+        result = self._work("rewards", name, RewardBatchRequest(tells))
+        found = [r.code if isinstance(r, RefusedReward) else r.status for r in result.results]
         assert found == codes
-        assert told.refused == sum(isinstance(code, int) for code in codes)
+        assert result.refused == sum(isinstance(code, int) for code in codes)
         self._moved(name, sum(code in STORED for code in codes))
 
     def _expect(self, name, tell):
@@ -552,8 +552,8 @@ class Play:
 
     def _note(self, name, tell, status):
         if status in STORED:
-            told = SimpleNamespace(value=tell.reward, id=tell.reward_id, time=self.now)
-            self.books[name].decisions[tell.decision_id].rewards.append(told)
+            reward = SimpleNamespace(value=tell.reward, id=tell.reward_id, time=self.now)
+            self.books[name].decisions[tell.decision_id].rewards.append(reward)
 
     def wait(self, seconds):
         self.clock.time += seconds
@@ -595,17 +595,17 @@ class Play:
             arm["like"] = book.names[which % len(book.names)]
         elif "features" in book.case.spec:
             arm["features"] = [0.1 * (which % 7), 0.5]
-        told = NewArm(new, arm.get("like"), arm.get("features"))
+        new_arm = NewArm(new, arm.get("like"), arm.get("features"))
         if not book.case.grows:
             with pytest.raises(Invalid):
-                self.local.add_arm(name, told)
+                self.local.add_arm(name, new_arm)
             self._stood(name)
             return
-        about = self.local.add_arm(name, told)
+        about = self.local.add_arm(name, new_arm)
         assert about.arms[-1] == new
         book.added.append(arm)
         self._moved(name)
-        self.local.add_arm(name, told)  # the same again
+        self.local.add_arm(name, new_arm)  # the same again
         self._stood(name)
 
     def retire_arm(self, name, which):
