@@ -153,7 +153,7 @@ def test_a_running_service_learns_of_keys(monkeypatch, capsys, tmp_path):
 
 
 def test_keys_that_cannot_be_are_one_line(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr("adats.service.stores.sqlite.BUSY", 0.05)
+    monkeypatch.setattr("adats.service.stores.sqlite.LOCK_WAIT", 0.05)
     missing = tmp_path / "missing.db"
     assert call(monkeypatch, "keys", "list", "--db", missing) == 2
     assert "there is no such store" in capsys.readouterr().err
@@ -175,9 +175,9 @@ def test_keys_that_cannot_be_are_one_line(monkeypatch, capsys, tmp_path):
         assert call(monkeypatch, "keys", "add", "shop", "--db", db) == 2
     finally:
         lock.close()
-    told = capsys.readouterr().err
-    assert one_line(told)
-    assert "locked" in told
+    output = capsys.readouterr().err
+    assert one_line(output)
+    assert "locked" in output
 
 
 # replay
@@ -231,10 +231,10 @@ def test_a_log_plays_again_to_the_same_state(monkeypatch, capsys, store, tmp_pat
 def test_what_was_taken_out_by_hand_is_found_out(monkeypatch, capsys, store):
     change(store, "DELETE FROM rewards WHERE id = 1")
     assert call(monkeypatch, "replay", store) == 1
-    told = capsys.readouterr().out
-    assert "NOT the same" in told
-    assert "another state: x: task t1" in told
-    assert "y:" not in told
+    output = capsys.readouterr().out
+    assert "NOT the same" in output
+    assert "another state: x: task t1" in output
+    assert "y:" not in output
 
 
 def test_decisions_and_states_that_do_not_follow_from_the_log_are_found_out(
@@ -243,17 +243,19 @@ def test_decisions_and_states_that_do_not_follow_from_the_log_are_found_out(
     local = served.Local(store)
     agent = local.engine.served("default", "x")
     agent._key = bytes(8)  # not the seed of the experiment
-    agent.tell(task="t2", action="a", reward=1.0)  # it is not in the log
+    with local.store.view() as view:
+        decision = next(row for row in view.decisions(agent.id) if row.task == "t2")
+    agent.count(decision, 1.0)  # it is not in the log
     for i in range(5):
         local.decide("x", DecisionRequest("t1", f"wrong-{i}"))
     local.close()
     assert call(monkeypatch, "replay", store) == 1
-    told = capsys.readouterr().out
-    assert "NOT the same" in told
-    assert "another decision: x: wrong-" in told
-    assert "another state: x: task t2" in told
-    assert "another state: x: what all tasks taught" in told
-    assert "y:" not in told
+    output = capsys.readouterr().out
+    assert "NOT the same" in output
+    assert "another decision: x: wrong-" in output
+    assert "another state: x: task t2" in output
+    assert "another state: x: what all tasks taught" in output
+    assert "y:" not in output
 
 
 @pytest.mark.parametrize(
@@ -268,10 +270,10 @@ def test_decisions_and_states_that_do_not_follow_from_the_log_are_found_out(
 def test_a_row_that_was_changed_by_hand_is_not_played(monkeypatch, capsys, store, sql, what):
     change(store, sql)
     assert call(monkeypatch, "replay", store) == 2
-    told = capsys.readouterr().err
-    assert one_line(told)
-    assert "not as written" in told
-    assert what in told
+    output = capsys.readouterr().err
+    assert one_line(output)
+    assert "not as written" in output
+    assert what in output
 
 
 def test_a_store_that_is_not_there_is_not_made(monkeypatch, capsys, tmp_path):

@@ -101,8 +101,8 @@ def prepare(url, key=None):
     """Make the experiments, with some decisions and rewards."""
     for name, spec in EXPERIMENTS.items():
         at = f"{url}/v1/experiments/{name}"
-        told = {field: value for field, value in spec.items() if value is not None}
-        assert call(at, "PUT", told, key)[0] == 201, name
+        given = {field: value for field, value in spec.items() if value is not None}
+        assert call(at, "PUT", given, key)[0] == 201, name
         for decision, task in zip(DECISIONS[:3], TASKS, strict=False):
             ask = {"task": task, "decision_id": decision, "horizon": 5}
             if name == "linear":

@@ -49,8 +49,8 @@ class Connection:
         answer = self._connection.getresponse()
         content = answer.read()
         kind = answer.headers.get("content-type")
-        told = json.loads(content) if kind == "application/json" else content
-        return answer.status, told, answer.headers
+        body = json.loads(content) if kind == "application/json" else content
+        return answer.status, body, answer.headers
 
     def post(self, name, verb, body):
         return self.send("POST", f"/v1/experiments/{name}/{verb}", body)[:2]
@@ -64,7 +64,7 @@ class Client:
         self._number = number
         self.asked = {}  # decision_id: experiment and task
         self.answers = {}  # decision_id: the answer
-        self.told = {}  # decision_id and reward_id: the reward
+        self.sent = {}  # decision_id and reward_id: the reward
         self.heard = set()  # decision_id and reward_id that were acknowledged
         self.faults = []
 
@@ -103,16 +103,16 @@ class Client:
             decision_id = self._rng.choice(list(self.answers))
             name, _task = self.asked[decision_id]
             reward_id = f"r{self._rng.randrange(3)}" if name == "more" else None
-            reward = self.told.get((decision_id, reward_id), self._rng.gauss(0.0, 1.0))
+            reward = self.sent.get((decision_id, reward_id), self._rng.gauss(0.0, 1.0))
             fresh[decision_id, reward_id] = reward
-        self.told |= fresh
+        self.sent |= fresh
         self._send_tell(connection, list(fresh))
 
     def _send_tell(self, connection, keys):
         for name in EXPERIMENTS:
             own = [key for key in keys if self.asked[key[0]][0] == name]
             rewards = [
-                {"decision_id": key[0], "reward": self.told[key], "reward_id": key[1]}
+                {"decision_id": key[0], "reward": self.sent[key], "reward_id": key[1]}
                 for key in own
             ]
             if len(rewards) == 1:
@@ -131,8 +131,8 @@ class Client:
         """Something that was sent before, acknowledged or not."""
         if self.asked and self._rng.random() < 0.5:
             self._send_ask(connection, self._rng.choice(list(self.asked)))
-        elif self.told:
-            self._send_tell(connection, [self._rng.choice(list(self.told))])
+        elif self.sent:
+            self._send_tell(connection, [self._rng.choice(list(self.sent))])
 
     def ask_all_again(self, connection):
         """Answers stay as they are, and whatever was cut off gets one now."""
@@ -141,9 +141,9 @@ class Client:
 
 
 def _good(answer):
-    status, told = answer
-    assert status == 200, told
-    return told
+    status, body = answer
+    assert status == 200, body
+    return body
 
 
 def start(url):
@@ -184,7 +184,7 @@ def heard(clients):
 def cut_off(clients):
     """How much was sent and not acknowledged."""
     asked = sum(len(client.asked) - len(client.answers) for client in clients)
-    return asked + sum(len(client.told) - len(client.heard) for client in clients)
+    return asked + sum(len(client.sent) - len(client.heard) for client in clients)
 
 
 def kill_often(db, clients, *, times, seed):
@@ -248,11 +248,11 @@ def _check_rewards(name, decisions, rewards, clients):
     names = {row.id: row.decision_id for row in decisions}
     kept = Counter((names[row.decision], row.reward_id) for row in rewards)
     assert not kept or max(kept.values()) == 1, "a reward is there twice"
-    told = {key: reward for c in clients for key, reward in c.told.items()}
+    sent = {key: reward for c in clients for key, reward in c.sent.items()}
     amounts = defaultdict(list)
     for row in rewards:
         key = (names[row.decision], row.reward_id)
-        assert told.get(key) == row.reward, f"nobody told {key}"
+        assert sent.get(key) == row.reward, f"nobody sent {key}"
         amounts[row.decision].append(row)
     for client in clients:
         for key in client.heard:
@@ -310,11 +310,11 @@ def check_service(service, db, clients):
     with Connection(service.url) as connection:
         for name, agent in agents.items():
             for task in agent.tasks:
-                told = _good(connection.send("GET", f"/v1/experiments/{name}/tasks/{task}")[:2])
-                _close(told["parts"], agent.posterior(task))
-            told = _good(connection.send("GET", f"/v1/experiments/{name}/meta")[:2])
-            _close(told["parts"], agent.meta.task_prior())
-            assert math.isclose(told["log_evidence"], agent.meta.log_evidence(), rel_tol=1e-8)
+                answer = _good(connection.send("GET", f"/v1/experiments/{name}/tasks/{task}")[:2])
+                _close(answer["parts"], agent.posterior(task))
+            answer = _good(connection.send("GET", f"/v1/experiments/{name}/meta")[:2])
+            _close(answer["parts"], agent.meta.task_prior())
+            assert math.isclose(answer["log_evidence"], agent.meta.log_evidence(), rel_tol=1e-8)
 
 
 def check_replay(db, monkeypatch, capsys):

@@ -5,6 +5,7 @@ the plain library, they give the posteriors that a service must have. `Play` doe
 to an engine and to the books, and compares.
 """
 
+import warnings
 from functools import cache
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -24,10 +25,9 @@ from adats import (
     Top,
 )
 from adats.agents.policies import FarSighted
-from adats.models import prior_files
-from adats.models.core import files
 from adats.models.core.stats import ArmStats
 from adats.models.default_prior import default_prior
+from adats.models.prior_files import prior_from_dict, prior_to_dict
 from adats.service.errors import Conflict, Invalid, NotFound
 from adats.service.messages import (
     DecisionRequest,
@@ -100,7 +100,6 @@ def _given(model, given, **more):
 
 LINE = {"mean": [0.2, -0.1], "cov": COV, "task_cov": TASK_COV}
 NOISES = {"noise": [0.8, 0.9, 0.7]}
-FILE = {"format": "adats-prior", "version": files.VERSION}
 SEMI = {"size": 2} | NOISES | ARMED
 COUNTS, BITS = (0.0, 1.0, 2.0, 7.0), (0.0, 1.0)
 
@@ -120,7 +119,7 @@ CASES: dict[str, Case] = {
     "file": Case(
         {
             "model": "gaussian",
-            "prior": {"file": FILE | {"prior": prior_files.meta_to_dict(_learned())}},
+            "prior": {"file": prior_to_dict(_learned())},
         },
         _learned,
     ),
@@ -165,7 +164,7 @@ CASES: dict[str, Case] = {
     "exactly two": Case(
         {
             "model": "semi-bandit",
-            "prior": {"file": FILE | {"prior": prior_files.meta_to_dict(_two())}},
+            "prior": {"file": prior_to_dict(_two())},
         }
         | {"size": 2, "exactly": True},
         _two,
@@ -190,20 +189,20 @@ class Rules(NamedTuple):
 
     def spec(self, case):
         """The settings in full, for `PUT`."""
-        told = {"several": self.several, "seed": self.seed, "policy": {"name": self.policy}}
+        settings = {"several": self.several, "seed": self.seed, "policy": {"name": self.policy}}
         if self.policy == "far":
-            told["policy"]["later"] = 40.0
+            settings["policy"]["later"] = 40.0
         if self.epsilon:
-            told["policy"]["epsilon"] = self.epsilon
+            settings["policy"]["epsilon"] = self.epsilon
         if self.window is not None:
-            told |= {"window": self.window, "default_reward": self.default}
-            told |= {"apply": self.apply, "late": self.late}
+            settings |= {"window": self.window, "default_reward": self.default}
+            settings |= {"apply": self.apply, "late": self.late}
         if self.holdout is not None:
-            told["holdout"] = {"share": SHARE, "to": self.holdout}
+            settings["holdout"] = {"share": SHARE, "to": self.holdout}
             if self.holdout == "control":
                 several = "size" in case.spec
-                told["control"] = list(case.control) if several else case.control
-        return case.spec | told
+                settings["control"] = list(case.control) if several else case.control
+        return case.spec | settings
 
 
 SHARE = 0.3  # held out
@@ -221,6 +220,21 @@ def rules_that_fit(case, rules):
     if case.spec["model"] == "binary" and rules.several == "sum":
         changes |= {"several": "last"}
     return rules._replace(**changes)
+
+
+def with_tasks(agent, states):
+    """The same agent with other states of some tasks; None is a fresh one."""
+    state = agent.state()
+    fresh = state.setup.new_state(state.meta)
+    states = {task: fresh if known is None else known for task, known in states.items()}
+    return AdaTS.from_state(state._replace(tasks=state.tasks | states))
+
+
+def state_before(agent, task):
+    """The parts of an agent, what it has learned, and the state of a task."""
+    state = agent.state()
+    fresh = state.setup.new_state(state.meta)
+    return state.setup, state.meta, state.tasks.get(task, fresh)
 
 
 class Book:
@@ -248,9 +262,9 @@ class Book:
         if noted.action == []:  # nothing was pulled
             return []
         taken = [
-            told.value
-            for told in noted.rewards
-            if self.rules.late == "replace" or not self.is_over(noted, told.time)
+            reward.value
+            for reward in noted.rewards
+            if self.rules.late == "replace" or not self.is_over(noted, reward.time)
         ]
         over = self.is_over(noted, now)
         if self.rules.apply == "at_window_end" and not over:
@@ -266,14 +280,14 @@ class Book:
 
     def status(self, noted, value, reward_id, now):
         """What a reward should be answered."""
-        for told in noted.rewards:
-            if reward_id is not None and told.id == reward_id:
-                return "duplicate" if told.value == value else 409
+        for reward in noted.rewards:
+            if reward_id is not None and reward.id == reward_id:
+                return "duplicate" if reward.value == value else 409
         if noted.rewards and self.rules.several == "first":
             return "duplicate" if noted.rewards[0].value == value else 409
         if reward_id is None:
             like = {"sum": [t for t in noted.rewards if t.id is None], "last": noted.rewards[-1:]}
-            if any(told.value == value for told in like.get(self.rules.several, ())):
+            if any(reward.value == value for reward in like.get(self.rules.several, ())):
                 return "duplicate"
         if self.is_over(noted, now):
             return "late" if self.rules.late == "ignore" else "counted"
@@ -286,14 +300,11 @@ class Book:
         rules, options = self.rules, dict(self.case.options)
         policy = FarSighted(40.0) if rules.policy == "far" else rules.policy
         agent = AdaTS(self.case.meta(), seed=0, policy=policy, **options)
-        agent._warned = True
         for arm in self.added:
             agent.add_arm(**arm)
         for arm in self.retired:
             agent.retire_arm(arm)
-        for task in self.tasks:
-            if task != without:
-                agent._tasks[task] = agent._blank
+        agent = with_tasks(agent, dict.fromkeys(t for t in self.tasks if t != without))
         waiting = {task: [] for task in self.tasks}
         for noted in self.decisions.values():
             if noted.task == without:
@@ -302,13 +313,13 @@ class Book:
             if reward is not None:
                 action = tuple(noted.action) if isinstance(noted.action, list) else noted.action
                 row = noted.features
-                told = {"features": row} if row is not None else {"action": action}
-                agent.tell(task=noted.task, reward=reward, **told)
+                where = {"features": row} if row is not None else {"action": action}
+                agent.tell(task=noted.task, reward=reward, **where)
             elif not self.is_over(noted, now):
                 waiting[noted.task].append(noted)
         if rules.policy != "ts":
             for task in agent.tasks:
-                self._wait(agent, task, waiting[task])
+                agent = self._wait(agent, task, waiting[task])
         return agent
 
     def _wait(self, agent, task, waiting):
@@ -320,27 +331,31 @@ class Book:
             if linear:
                 row = noted.features
                 if row is None:
-                    row = agent._arms.features[self.names.index(noted.action)]
+                    row = agent.state().setup.arms.features[self.names.index(noted.action)]
                 pending += np.outer(row, row)
             else:
                 several = noted.action if isinstance(noted.action, list) else [noted.action]
                 for arm in several:
                     pending[self.names.index(arm)] += 1
-        agent._tasks[task] = agent._tasks[task]._replace(rounds=len(made), pending=pending)
+        known = agent.state().tasks[task]
+        return with_tasks(agent, {task: known._replace(rounds=len(made), pending=pending)})
 
     def choice(self, agent, ask):
         """What the library chooses from this state with the randomness of this decision."""
         bits = np.random.PCG64(0)
         bits.state = generator_state(self.rules.seed.to_bytes(8, "little"), ask.decision_id)
-        rng = agent._rng = np.random.Generator(bits)
-        before = agent._tasks.get(ask.task, agent._blank)
-        own = agent.ask(
-            ask.task,
-            features=ask.features,
-            allowed=ask.allowed,
-            horizon=ask.horizon,
-            propensities=True,
-        )
+        rng = np.random.Generator(bits)
+        agent = AdaTS.from_state(agent.state()._replace(rng=rng))
+        setup, meta, before = state_before(agent, ask.task)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "propensities of 1")
+            own = agent.ask(
+                ask.task,
+                features=ask.features,
+                allowed=ask.allowed,
+                horizon=ask.horizon,
+                propensities=True,
+            )
         count = own.propensities.size
         names = self.names or list(range(count))
         shut = set(self.retired)
@@ -363,8 +378,8 @@ class Book:
                 action = action if "size" in self.case.spec else action[0]
         if not held and self.rules.epsilon and rng.random() < self.rules.epsilon:
             action = names[int(rng.choice(free))]
-        rows = agent._rows(before, ask.features)
-        mean = agent._belief(before).mean
+        rows = setup.arms.rows(ask.features, before.stats.pending_shape[0])
+        mean = setup.source.posterior(meta, before).mean
         values = mean if rows is None else rows @ mean
         means = np.full(count, -np.inf)
         means[free] = values[free]
@@ -475,7 +490,7 @@ class Play:
         apart = 1e-8 if exact else 2.5 / 1001  # counted over a thousand draws
         if action == expected.action:
             np.testing.assert_allclose(chances, expected.chances[chosen], rtol=0, atol=apart)
-        best = expected.agent._oracle(expected.means)
+        best = expected.agent.state().setup.rule.oracle(expected.means)
         best = best.tolist() if isinstance(best, np.ndarray) else [best]
         sums = [sum(expected.means[i] for i in arms) for arms in (best, chosen)]
         if sorted(best) == sorted(chosen):
@@ -492,10 +507,11 @@ class Play:
         """Whether the values of an index are the same but for round-off."""
         book = self.books[name]
         agent = book.library(self.now)
-        state = agent._tasks.get(ask.task, agent._blank)
-        rows = agent._rows(state, ask.features)
-        scene = agent._scene(agent._belief(state), state, rows, ask.horizon)
-        values = agent._policy.values(scene)
+        setup, meta, state = state_before(agent, ask.task)
+        rows = setup.arms.rows(ask.features, state.stats.pending_shape[0])
+        belief = setup.source.posterior(meta, state)
+        scene = setup.scene(meta, belief, state, None, rows, ask.horizon)
+        values = setup.rule.policy.values(scene)
         sums = []
         for several in (action, expected.action):
             arms = several if isinstance(several, tuple) else (several,)
@@ -531,10 +547,10 @@ class Play:
         for tell in tells:  # one after another: the first changes what the second is
             codes.append(self._expect(name, tell))
             self._note(name, tell, codes[-1])
-        told = self._work("rewards", name, RewardBatchRequest(tells))
-        found = [r.code if isinstance(r, RefusedReward) else r.status for r in told.results]
+        result = self._work("rewards", name, RewardBatchRequest(tells))
+        found = [r.code if isinstance(r, RefusedReward) else r.status for r in result.results]
         assert found == codes
-        assert told.refused == sum(isinstance(code, int) for code in codes)
+        assert result.refused == sum(isinstance(code, int) for code in codes)
         self._moved(name, sum(code in STORED for code in codes))
 
     def _expect(self, name, tell):
@@ -552,8 +568,8 @@ class Play:
 
     def _note(self, name, tell, status):
         if status in STORED:
-            told = SimpleNamespace(value=tell.reward, id=tell.reward_id, time=self.now)
-            self.books[name].decisions[tell.decision_id].rewards.append(told)
+            reward = SimpleNamespace(value=tell.reward, id=tell.reward_id, time=self.now)
+            self.books[name].decisions[tell.decision_id].rewards.append(reward)
 
     def wait(self, seconds):
         self.clock.time += seconds
@@ -595,17 +611,17 @@ class Play:
             arm["like"] = book.names[which % len(book.names)]
         elif "features" in book.case.spec:
             arm["features"] = [0.1 * (which % 7), 0.5]
-        told = NewArm(new, arm.get("like"), arm.get("features"))
+        new_arm = NewArm(new, arm.get("like"), arm.get("features"))
         if not book.case.grows:
             with pytest.raises(Invalid):
-                self.local.add_arm(name, told)
+                self.local.add_arm(name, new_arm)
             self._stood(name)
             return
-        about = self.local.add_arm(name, told)
+        about = self.local.add_arm(name, new_arm)
         assert about.arms[-1] == new
         book.added.append(arm)
         self._moved(name)
-        self.local.add_arm(name, told)  # the same again
+        self.local.add_arm(name, new_arm)  # the same again
         self._stood(name)
 
     def retire_arm(self, name, which):
@@ -691,7 +707,7 @@ class Play:
             pairs += [([p.mean for p in view.parts], due.mean)]
             pairs += [([p.scale for p in view.parts], due.scale)]
             if book.rules.policy != "ts":
-                kept, known = served.task_cache[task], agent._tasks[task]
+                kept, known = served.task_cache.get(task), agent.state().tasks[task]
                 pairs += [(kept.rounds, known.rounds), (kept.pending, known.pending)]
         if book.tasks:  # the prior of a task is what the others taught
             prior = book.library(self.now, without=task).meta.task_prior()
@@ -711,7 +727,7 @@ class Play:
         assert view.prior_version == 1 + len(book.added)
         linear = book.case.spec["model"] == "linear"
         assert [p.name for p in view.parts] == ([0, 1] if linear else book.names)
-        prior, kept = agent.meta.task_prior(), prior_files.meta_from_dict(view.prior["prior"])
+        prior, kept = agent.meta.task_prior(), prior_from_dict(view.prior, "meta")
         return [
             (view.log_evidence, agent.meta.log_evidence()),
             ([p.mean for p in view.parts], prior.mean),

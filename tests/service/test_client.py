@@ -332,7 +332,7 @@ def decided(asked):
 
 
 FULL = (503, {"Retry-After": "0"}, {"error": "the disk is full"})
-BUSY = (429, {"Retry-After": "1"}, {"error": "1000 requests are waiting"})
+LOCK_WAIT = (429, {"Retry-After": "1"}, {"error": "1000 requests are waiting"})
 
 
 @pytest.mark.parametrize(
@@ -340,7 +340,7 @@ BUSY = (429, {"Retry-After": "1"}, {"error": "1000 requests are waiting"})
     [
         (["drop", decided], 0.0),
         (["drop", "drop", FULL, decided], 0.0),
-        ([BUSY, decided], 1.0),
+        ([LOCK_WAIT, decided], 1.0),
         ([(502, {}, b"<html>bad gateway</html>"), decided], 1.0),
         ([(503, {"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}, {}), decided], 1.0),
     ],
@@ -363,7 +363,7 @@ def test_patience_ends():
             client.ask("ann")
         assert time.monotonic() - began < 1
         assert len(seen) > 1
-    with fake([BUSY]) as (url, seen), adats.Client(url, "x", patience=0.3) as client:
+    with fake([LOCK_WAIT]) as (url, seen), adats.Client(url, "x", patience=0.3) as client:
         with pytest.raises(ConnectionError, match="answers 429: 1000 requests are waiting"):
             client.report()
         assert len(seen) == 1  # a second later it would be too late
@@ -454,7 +454,7 @@ def test_lost_answers_count_once(service):
         with fake([forward("reward")]) as (url, _), adats.Client(url, name) as client:
             for decision in decisions:
                 client.tell(decision, reward=1.0)
-        statuses = [[told["status"] for told in found] for found in answers.values()]
+        statuses = [[result["status"] for result in found] for found in answers.values()]
         assert statuses == [["counted", "duplicate"]] * 5
         report = straight.report()
         assert (report["decisions"], report["counted"]) == (5, 5)

@@ -37,8 +37,8 @@ def killed(tmp_path_factory):
         for i in range(DECISIONS):
             asked = {"task": f"t{i % 4}", "decision_id": f"d{i}"}
             assert call(f"{url}/decide", "POST", asked)[0] == 200
-            told = {"decision_id": f"d{i}", "reward": i / 4}
-            assert call(f"{url}/reward", "POST", told)[0] == 200
+            reward = {"decision_id": f"d{i}", "reward": i / 4}
+            assert call(f"{url}/reward", "POST", reward)[0] == 200
         service.process.kill()
         service.process.wait()
     assert (folder / "x.db-wal").stat().st_size > 100_000  # nothing is in the file itself yet
@@ -122,9 +122,9 @@ def run_sql(db, *statements):
 )
 def test_a_log_that_lost_commits_is_found_out(torn, monkeypatch, capsys, tear):
     tear(torn.with_name("x.db-wal"))
-    told = refused(torn, monkeypatch, capsys)
-    assert "41 were acknowledged" in told  # one experiment, 20 decisions, 20 rewards
-    assert "nothing was changed" in told
+    error = refused(torn, monkeypatch, capsys)
+    assert "41 were acknowledged" in error  # one experiment, 20 decisions, 20 rewards
+    assert "nothing was changed" in error
     torn.with_name("x.db-witness").unlink()  # the user's word that it may be so
     store = SQLiteStore(torn)
     store.close()
@@ -135,8 +135,8 @@ def test_a_tail_that_was_never_acknowledged_is_no_damage(torn):
         log.write(random.Random(1).randbytes(2000))  # half a page
     with process(torn) as service:
         assert call(f"{service.url}/readyz")[:2] == (200, {"status": "ready", "why": None})
-        _, told, _ = call(f"{service.url}/v1/experiments/x/meta")
-        assert (told["decisions"], told["rewards"]) == (DECISIONS, DECISIONS)
+        _, answer, _ = call(f"{service.url}/v1/experiments/x/meta")
+        assert (answer["decisions"], answer["rewards"]) == (DECISIONS, DECISIONS)
     check_whole(torn)
 
 
@@ -353,19 +353,19 @@ def test_damage_in_one_place_is_said_and_the_rest_goes_on(partly):
             path = f"{service.url}/v1/experiments/{experiment}/decide"
             return call(path, "POST", {"task": task, "decision_id": name})
 
-        status, told, headers = decide("t1", "new")
-        assert (status, told["action"], told["fallback"]) == (503, "b", True)
-        assert "task 't1' is not as written" in told["error"]
+        status, answer, headers = decide("t1", "new")
+        assert (status, answer["action"], answer["fallback"]) == (503, "b", True)
+        assert "task 't1' is not as written" in answer["error"]
         assert "retry-after" in headers
-        status, told, _ = call(f"{url}/reward", "POST", {"decision_id": "d2", "reward": 3.0})
+        status, answer, _ = call(f"{url}/reward", "POST", {"decision_id": "d2", "reward": 3.0})
         assert status == 503
-        assert "decision 'd2' is not as written" in told["error"]
+        assert "decision 'd2' is not as written" in answer["error"]
         assert call(f"{url}/tasks/t1")[0] == 503
         assert decide("t1", "d1")[0] == 200  # this was answered before, and is whole
         assert decide("t2", "d2")[0] == 503
         assert decide("t0", "e", experiment="lost")[0] == 503
-        _, told, _ = call(f"{service.url}/readyz")
-        assert told == {
+        _, answer, _ = call(f"{service.url}/readyz")
+        assert answer == {
             "status": "ready",
             "why": "part of the store is damaged; the service's log says it",
         }
@@ -398,8 +398,8 @@ def test_damage_among_what_is_due_holds_nobody_up(partly):
         for i in range(20):
             asked = {"task": "u", "decision_id": f"v{i}"}
             assert call(f"{url}/decide", "POST", asked)[0] == 200
-        told = {"decision_id": "of-u", "reward": 2.0}
-        assert call(f"{url}/reward", "POST", told)[1]["status"] == "late"
+        reward = {"decision_id": "of-u", "reward": 2.0}
+        assert call(f"{url}/reward", "POST", reward)[1]["status"] == "late"
         wait_for(lambda: call(f"{service.url}/readyz")[1]["why"] is not None)
         assert call(f"{service.url}/readyz")[0] == 200
 

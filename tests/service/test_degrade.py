@@ -27,7 +27,7 @@ from hammer import (
 from served import GAUSSIAN, Local, call, process
 
 from adats.service.commit_queue import SETTLE_EVERY
-from adats.service.engine import BACKLOG
+from adats.service.engine import MOST_SETTLED
 from adats.service.errors import StoreError
 from adats.service.messages import DecisionRequest
 from adats.service.stores.sqlite import SQLiteReadView, SQLiteStore
@@ -100,15 +100,15 @@ def test_a_store_that_cannot_be_written_is_said_and_comes_back(service, trouble)
         for name in ("controlled", "plain"):
             assert send(name, "decide", task="t", decision_id=known)[0] == 200
         with TROUBLES[trouble](service):
-            status, told, headers = send("controlled", "decide", task="t", decision_id=trouble)
-            assert (status, told["action"], told["fallback"]) == (503, "b", True)
-            assert (told["task"], told["decision_id"]) == ("t", trouble)
+            status, answer, headers = send("controlled", "decide", task="t", decision_id=trouble)
+            assert (status, answer["action"], answer["fallback"]) == (503, "b", True)
+            assert (answer["task"], answer["decision_id"]) == ("t", trouble)
             assert int(headers["retry-after"]) > 0
-            status, told, headers = send("plain", "decide", task="t", decision_id=trouble)
-            assert (status, "action" in told) == (503, False)
+            status, answer, headers = send("plain", "decide", task="t", decision_id=trouble)
+            assert (status, "action" in answer) == (503, False)
             assert int(headers["retry-after"]) > 0
-            status, told, headers = send("plain", "reward", decision_id=known, reward=1.0)
-            assert (status, "error" in told) == (503, True)
+            status, answer, headers = send("plain", "reward", decision_id=known, reward=1.0)
+            assert (status, "error" in answer) == (503, True)
             assert int(headers["retry-after"]) > 0
             asked = {"task": "t", "decision_id": trouble, "allowed": ["a", "c"]}
             assert "action" not in send("controlled", "decide", **asked)[1]  # not an allowed one
@@ -251,10 +251,10 @@ def test_too_many_requests_are_turned_away_whole(tmp_path):
         with ThreadPoolExecutor(40) as pool:
             list(pool.map(send, range(40)))
         assert {status for status, _, _ in answers.values()} == {200, 429}
-        for status, told, headers in answers.values():
+        for status, answer, headers in answers.values():
             if status == 429:
                 assert int(headers["retry-after"]) > 0
-                assert "waiting" in told["error"]
+                assert "waiting" in answer["error"]
         with SQLiteReadView(db) as view:
             kept = {row.decision_id for row in view.decisions(1)}
         assert kept == {name for name, (status, _, _) in answers.items() if status == 200}
@@ -312,7 +312,7 @@ def test_a_backlog_of_windows_is_settled_without_waiting(tmp_path):
     local = Local(tmp_path / "x.db")
     local.put("x", GAUSSIAN | {"window": 0.5, "default_reward": 0.0})
     local.engine.begin()
-    for i in range(20 * BACKLOG):
+    for i in range(20 * MOST_SETTLED):
         local.engine.decide("default", "x", DecisionRequest(f"t{i % 50}", f"d{i}"))
     local.engine.flush()
     local.store.commit()
@@ -320,5 +320,5 @@ def test_a_backlog_of_windows_is_settled_without_waiting(tmp_path):
     with process(tmp_path / "x.db") as service:
         url = f"{service.url}/v1/experiments/x/report"
         began = time.monotonic()
-        wait_for(lambda: call(url)[1]["counted"] == 20 * BACKLOG, pause=0.2)
+        wait_for(lambda: call(url)[1]["counted"] == 20 * MOST_SETTLED, pause=0.2)
         assert time.monotonic() - began < 20 * SETTLE_EVERY * 0.7

@@ -29,7 +29,7 @@ from adats.service.engine import Engine
 from adats.service.errors import StoreError
 from adats.service.messages import DecisionRequest, RewardRequest
 from adats.service.stores.sqlite import SQLiteStore
-from adats.service.stores.sqlite_file import witnessed
+from adats.service.stores.sqlite_file import commits_witnessed
 
 # Acknowledges each operation, but commits only the first few.
 LAZY = """
@@ -180,7 +180,7 @@ def test_nothing_is_acknowledged_whose_commit_failed(tmp_path, when):
 def test_a_witness_that_cannot_be_written_is_behind_and_no_more(tmp_path, monkeypatch):
     made = Local(tmp_path / "x.db")
     made.put("x", GAUSSIAN)
-    before = witnessed(made.store.path)
+    before = commits_witnessed(made.store.path)
 
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -191,8 +191,8 @@ def test_a_witness_that_cannot_be_written_is_behind_and_no_more(tmp_path, monkey
             found, trouble = ask_and_tell(made.engine)
         assert trouble is None
         assert found[-1].status == "counted"
-        assert witnessed(made.store.path) == before
+        assert commits_witnessed(made.store.path) == before
         made.decide("x", DecisionRequest("t", "another"))
-        assert witnessed(made.store.path) > before + 1
+        assert commits_witnessed(made.store.path) > before + 1
     finally:
         made.close()

@@ -60,8 +60,8 @@ def test_both_kinds_of_log_have_the_statistics_of_the_store(tmp_path, monkeypatc
         assert len(list(pieces(play.local, kind))) > 1
         found[kind], path = exported(play.local, kind, tmp_path)
         table = statistics(path, **options, time="time").table
-        told = {task for task in book.tasks if served.stats(task).flat().any()}
-        assert set(table.tasks) == told
+        rewarded = {task for task in book.tasks if served.stats(task).flat().any()}
+        assert set(table.tasks) == rewarded
         for i, task in enumerate(table.tasks):
             own, due = table.stats(i), served.stats(task)
             if linear:

@@ -49,12 +49,12 @@ def path_of(operation):
 
 def send(url, operation, *, key=None, body=None, headers=None):
     """One request, with the body it needs and any headers."""
-    told = {} if key is None else {"Authorization": f"Bearer {key}"}
+    sent = {} if key is None else {"Authorization": f"Bearer {key}"}
     data = body
     if operation.request is not None:
-        told["Content-Type"] = "application/json"
+        sent["Content-Type"] = "application/json"
         data = json.dumps(BODIES[operation.name]).encode() if body is None else body
-    return raw(url, operation.method, path_of(operation), data, told | (headers or {}))
+    return raw(url, operation.method, path_of(operation), data, sent | (headers or {}))
 
 
 def raw(url, method, path, body=None, headers=None):
@@ -64,8 +64,8 @@ def raw(url, method, path, body=None, headers=None):
         answer = connection.getresponse()
         content = answer.read()
         kind = answer.headers.get("content-type", "")
-        told = json.loads(content) if kind == "application/json" else content
-        return SimpleNamespace(status=answer.status, body=told, headers=answer.headers)
+        body = json.loads(content) if kind == "application/json" else content
+        return SimpleNamespace(status=answer.status, body=body, headers=answer.headers)
     finally:
         connection.close()
 
@@ -708,8 +708,8 @@ def played(local, rng, model):
     answers.append(attempt(local.add_arm, "x", NewArm("c", "a")))
     answers += [attempt(local.task, "x", "t"), attempt(local.meta, "x")]
     for answer in filter(None, answers):
-        told = msgspec.json.decode(msgspec.json.encode(answer))
-        for part in told.get("parts", []):
+        answered = msgspec.json.decode(msgspec.json.encode(answer))
+        for part in answered.get("parts", []):
             assert part["mean"] is not None  # as NaN is written
             assert part.get("from_task", 0.0) is not None
     answers.append(attempt(local.forget, "x", "t"))

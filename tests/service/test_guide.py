@@ -14,7 +14,7 @@ import pytest
 import served
 
 from adats.cli.serve import serve
-from adats.service import field_types, spec
+from adats.service import field_types, priors
 from adats.service.http import app, operations
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "serve.md"
@@ -113,14 +113,16 @@ def test_the_command_of_the_guide_listens_where_the_guide_says():
 
 def test_the_limits_of_the_guide_are_those_of_the_service():
     rows = re.findall(r"^\| (.+?) \| (.+) \|$", GUIDE.read_text().partition("## Limits")[2], re.M)
-    told = {name: [int(n.replace(",", "")) for n in re.findall(r"\d[\d,]*", v)] for name, v in rows}
-    assert told["arms, features"] == [field_types.MOST_ARMS, field_types.MOST_DIM]
-    assert told["names of tasks, arms, decisions, rewards"] == [field_types.LONGEST_NAME]
-    assert told["rewards in a batch"] == [field_types.MOST_REWARDS]
-    assert told["candidates × arms of a mixture"] == [spec.MOST_NUMBERS]
+    limits = {
+        name: [int(n.replace(",", "")) for n in re.findall(r"\d[\d,]*", v)] for name, v in rows
+    }
+    assert limits["arms, features"] == [field_types.MOST_ARMS, field_types.MOST_DIM]
+    assert limits["names of tasks, arms, decisions, rewards"] == [field_types.LONGEST_NAME]
+    assert limits["rewards in a batch"] == [field_types.MOST_REWARDS]
+    assert limits["candidates × arms of a mixture"] == [priors.MOST_CANDIDATES]
     megabytes = [operations.LARGEST_BODY / 1e6, operations.LARGEST_SPEC / 1e6]
-    assert told["a request"] == megabytes
-    assert told["requests that wait"] == [app.MOST_WAITING]
+    assert limits["a request"] == megabytes
+    assert limits["requests that wait"] == [app.MOST_WAITING]
 
 
 def test_the_stand_in_does_what_curl_does(tmp_path):
@@ -129,10 +131,10 @@ def test_the_stand_in_does_what_curl_does(tmp_path):
     with served.process(tmp_path / "x.db") as service:
         url = f"{service.url}/v1/experiments/x"
 
-        def told(*words):
+        def output(*words):
             options = {"cwd": tmp_path, "capture_output": True, "text": True, "check": True}
             return subprocess.run([*curl, *words], **options).stdout
 
-        assert json.loads(told("-X", "PUT", url, "-d", "@experiment.json"))["name"] == "x"
-        assert json.loads(told(f"{url}/decide", "-d", '{"task": "ann"}'))["task"] == "ann"
-        assert told("-X", "DELETE", f"{url}/tasks/ann", "-w", "%{http_code}\\n") == "204\n"
+        assert json.loads(output("-X", "PUT", url, "-d", "@experiment.json"))["name"] == "x"
+        assert json.loads(output(f"{url}/decide", "-d", '{"task": "ann"}'))["task"] == "ann"
+        assert output("-X", "DELETE", f"{url}/tasks/ann", "-w", "%{http_code}\\n") == "204\n"

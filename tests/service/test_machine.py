@@ -57,7 +57,7 @@ class Machine(RuleBasedStateMachine):
 
     @initialize(rules=st.tuples(RULES, RULES), asks=st.tuples(START, START))
     def put(self, rules, asks):
-        fitting = [(self.case, rules_that_fit(self.case, told)) for told in rules]
+        fitting = [(self.case, rules_that_fit(self.case, wanted)) for wanted in rules]
         experiments = dict(zip("xy", fitting, strict=True))
         self.play = Play(Path(self.folder.name, "x.db"), experiments)
         for name, several in zip("xy", asks, strict=True):
@@ -77,32 +77,32 @@ class Machine(RuleBasedStateMachine):
             self.play.decide(name, self.play.ask(name, task, drawn, limited=limited))
         self.touched = name
 
-    @rule(name=NAME, task=TASK, told=TELL)
-    def decide_again(self, name, task, told):
+    @rule(name=NAME, task=TASK, drawn=TELL)
+    def decide_again(self, name, task, drawn):
         """The same answer, also after a reward; and not for another task."""
-        tell = self.tell(name, *told)
+        tell = self.tell(name, *drawn)
         known = self.play.books[name].decisions.get(tell.decision_id)
         for wanted in () if known is None else (known.task, task):
             self.play.reward(name, tell)
-            ask = self.play.ask(name, wanted, told[0], decision_id=tell.decision_id)
+            ask = self.play.ask(name, wanted, drawn[0], decision_id=tell.decision_id)
             self.play.decide(name, ask)
         self.touched = name
 
     @rule(name=NAME, tells=TELLS)
     def reward(self, name, tells):
-        for told in tells:
-            self.play.reward(name, self.tell(name, *told))
+        for drawn in tells:
+            self.play.reward(name, self.tell(name, *drawn))
         self.touched = name
 
-    @rule(name=NAME, told=TELL, times=st.integers(2, 3))
-    def reward_again(self, name, told, times):
-        for tell in [self.tell(name, *told)] * times:
+    @rule(name=NAME, drawn=TELL, times=st.integers(2, 3))
+    def reward_again(self, name, drawn, times):
+        for tell in [self.tell(name, *drawn)] * times:
             self.play.reward(name, tell)
         self.touched = name
 
-    @rule(name=NAME, told=TELL)
-    def reward_at_the_end_of_the_window(self, name, told):
-        tell = self.tell(name, *told)
+    @rule(name=NAME, drawn=TELL)
+    def reward_at_the_end_of_the_window(self, name, drawn):
+        tell = self.tell(name, *drawn)
         if tell.decision_id in self.play.books[name].decisions:
             self.play.wait_for(name, tell.decision_id)
         self.play.reward(name, tell, settled=False)
@@ -110,13 +110,13 @@ class Machine(RuleBasedStateMachine):
 
     @rule(name=NAME, tells=TELLS)
     def batch(self, name, tells):
-        told = [self.tell(name, *told) for told in tells]
-        self.play.batch(name, [*told, RewardRequest("nobody's", 1.0), told[0]])
+        requests = [self.tell(name, *drawn) for drawn in tells]
+        self.play.batch(name, [*requests, RewardRequest("nobody's", 1.0), requests[0]])
         self.touched = name
 
-    @rule(name=NAME, told=TELL)
-    def reward_that_cannot_be(self, name, told):
-        tell, bad = self.tell(name, *told), self.case.bad
+    @rule(name=NAME, drawn=TELL)
+    def reward_that_cannot_be(self, name, drawn):
+        tell, bad = self.tell(name, *drawn), self.case.bad
         several = isinstance(tell.reward, list)
         self.play.reward(name, RewardRequest(tell.decision_id, 1.0 if several else [1.0]))
         if bad is not None:
@@ -151,13 +151,13 @@ class Machine(RuleBasedStateMachine):
         self.decide(name, [ask])
         self.touched = "xy"
 
-    @rule(name=NAME, told=TELL, task=TASK, flushed=st.booleans())
-    def undo(self, name, told, task, flushed):
+    @rule(name=NAME, drawn=TELL, task=TASK, flushed=st.booleans())
+    def undo(self, name, drawn, task, flushed):
         play = self.play
-        which, arms = told[0], play.books[name].names
+        which, arms = drawn[0], play.books[name].names
         works = [
             ("decide", name, play.ask(name, task, which, decision_id="undone")),
-            ("reward", name, self.tell(name, *told)),
+            ("reward", name, self.tell(name, *drawn)),
             ("add_arm", name, NewArm("undone", like=arms[0] if arms else None)),
             ("decide", name, play.ask(name, "new", which, decision_id="undone too")),
             ("forget", name, task),

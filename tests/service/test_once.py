@@ -63,8 +63,8 @@ def rows(service, name):
 
 
 def pulls(service, name, task):
-    _, told, _ = call(f"{service.url}/v1/experiments/{name}/tasks/{task}")
-    return [part["pulls"] for part in told["parts"]]
+    _, belief, _ = call(f"{service.url}/v1/experiments/{name}/tasks/{task}")
+    return [part["pulls"] for part in belief["parts"]]
 
 
 @pytest.mark.parametrize("turn", range(3))
@@ -83,7 +83,7 @@ def test_one_reward_from_sixteen_connections_counts_once(service):
     together(service, [to("reward", "decide", task="t", decision_id="d")])
     answers = together(service, [to("reward", "reward", decision_id="d", reward=1.5)] * CONNECTIONS)
     assert [status for status, _ in answers] == [200] * CONNECTIONS
-    found = sorted(told["status"] for _, told in answers)
+    found = sorted(body["status"] for _, body in answers)
     assert found == ["counted"] + ["duplicate"] * (CONNECTIONS - 1)
     decisions, rewards = rows(service, "reward")
     assert [row.counted for row in decisions] == [1.5]
@@ -112,7 +112,7 @@ def test_a_sum_has_each_reward_once_although_each_is_sent_twice(service):
         for i in range(CONNECTIONS)
     ]
     answers = together(service, wanted + wanted)
-    statuses = [told["status"] for _, told in answers]
+    statuses = [body["status"] for _, body in answers]
     for i in range(CONNECTIONS):
         assert {statuses[i], statuses[i + CONNECTIONS]} == {"counted", "duplicate"}
     decisions, rewards = rows(service, "sum")
@@ -129,9 +129,9 @@ def test_a_batch_and_single_rewards_at_the_same_moment_count_once_each(service):
     batch = to("batch", "reward", rewards=[{"decision_id": name, "reward": 1.0} for name in ids])
     answers = together(service, [*single, *[batch] * 8])
     assert {status for status, _ in answers} == {200}
-    told = [told for _, body in answers for told in body.get("results", [body])]
+    results = [result for _, body in answers for result in body.get("results", [body])]
     for name in ids:
-        statuses = [one["status"] for one in told if one["decision_id"] == name]
+        statuses = [one["status"] for one in results if one["decision_id"] == name]
         assert sorted(statuses) == ["counted"] + ["duplicate"] * 8
     decisions, rewards = rows(service, "batch")
     assert [row.counted for row in decisions] == [1.0] * 8
@@ -156,8 +156,8 @@ def test_forgetting_at_the_same_moment_leaves_the_state_of_the_log(service, monk
             assert codes[7] == 200
             decisions, _ = rows(service, "forget")
             assert {row.task for row in decisions} == {"u"}  # a reward brings no task back
-            told = {"decision_id": ids[0], "reward": 1.0}
-            assert connection.post("forget", "reward", told)[0] == 404
+            reward = {"decision_id": ids[0], "reward": 1.0}
+            assert connection.post("forget", "reward", reward)[0] == 404
     assert len(decisions) == 12
     check_replay(service.db, monkeypatch, capsys)
 

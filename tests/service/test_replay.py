@@ -120,19 +120,19 @@ def with_tenant(local, work, *arguments):
 
 
 def test_a_long_log_is_played_in_groups(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "GROUP", 7)
+    monkeypatch.setattr(module, "EVENTS_IN_COMMIT", 7)
     rng = np.random.default_rng(3)
     rules = {"x": (CASES["gaussian"], Rules(window=10.0, default=0.0, several="sum"))}
     play = Play(tmp_path / "x.db", rules, compare=False)
     random_schedule(play, rng, 60)
-    told = []
+    shown = []
     with play.local.store.view() as view:
         store = SQLiteStore(tmp_path / "y.db")
-        found = replay(view, store, progress=told.append)
+        found = replay(view, store, progress=shown.append)
         store.close()
     play.close()
     assert found.same
-    assert told == list(range(7, found.events + 1, 7))
+    assert shown == list(range(7, found.events + 1, 7))
 
 
 # What was changed behind the service's back
@@ -163,8 +163,10 @@ def tamper(path, table, where, **changes):
         values["crc"] = task_checksum(values["experiment"], values["task"], kept)
     else:
         values["crc"] = checksum([v for k, v in values.items() if k not in ("id", "crc")])
-    told = ", ".join(f"{name} = ?" for name in values)
-    connection.execute(f"UPDATE {table} SET {told} WHERE id = {rowid}", tuple(values.values()))
+    assignments = ", ".join(f"{name} = ?" for name in values)
+    connection.execute(
+        f"UPDATE {table} SET {assignments} WHERE id = {rowid}", tuple(values.values())
+    )
     connection.commit()
     connection.close()
 

@@ -129,8 +129,8 @@ def test_the_lift_is_unbiased_and_its_interval_covers_the_truth(local, spec, to)
     spec = spec | {"holdout": {"share": SHARE, "to": to}}
     errors, covered, gains, logs = [], [], [], []
     ended = DECISIONS - int(WINDOW) + 1 if "window" in spec else DECISIONS  # one a second
-    for world, told in simulated(local, spec, seed=len(to)):
-        log, found = world.log[:ended], told.lift
+    for world, result in simulated(local, spec, seed=len(to)):
+        log, found = world.log[:ended], result.lift
         gain = np.mean([row.gain for row in log])
         gains.append(gain)
         errors.append(found.estimate - gain)
@@ -204,12 +204,12 @@ def test_decisions_that_could_not_be_held_out_take_no_part(local):
         assert not barred.holdout
         assert barred.action in ("b", "c")
         local.reward("x", RewardRequest(f"barred {i}", 1e6))
-    told = report_of(local)
-    assert told.counted == told.decisions == 120
-    assert told.lift.policy_decisions == len(sums[False])
-    assert told.lift.holdout_decisions == len(sums[True])
-    assert told.lift.policy_mean == pytest.approx(np.mean(sums[False]))
-    assert told.lift.holdout_mean == pytest.approx(np.mean(sums[True]))
+    result = report_of(local)
+    assert result.counted == result.decisions == 120
+    assert result.lift.policy_decisions == len(sums[False])
+    assert result.lift.holdout_decisions == len(sums[True])
+    assert result.lift.policy_mean == pytest.approx(np.mean(sums[False]))
+    assert result.lift.holdout_mean == pytest.approx(np.mean(sums[True]))
 
 
 def test_once_the_control_arm_is_barred_propensities_are_the_policys_own(local):
@@ -225,13 +225,13 @@ def test_what_is_counted_missing_and_expired(local):
     for i in range(4):
         local.decide("x", DecisionRequest(f"t{i % 2}", str(i)))
     local.reward("x", RewardRequest("0", 1.0))
-    told = report_of(local)
-    assert (told.decisions, told.tasks, told.counted) == (4, 2, 0)  # one is held
-    assert (told.missing, told.expired) == (3, 0)
+    result = report_of(local)
+    assert (result.decisions, result.tasks, result.counted) == (4, 2, 0)  # one is held
+    assert (result.missing, result.expired) == (3, 0)
     local.clock.time += 10.0
     local.decide("x", DecisionRequest("t0", "4"))
-    told = report_of(local)
-    assert (told.counted, told.missing, told.expired) == (4, 1, 3)
+    result = report_of(local)
+    assert (result.counted, result.missing, result.expired) == (4, 1, 3)
     local.reward("x", RewardRequest("1", 1.0))  # late: it stays expired
     assert report_of(local).expired == 3
     assert report_of(local).state_version == local.about("x").state_version
@@ -243,8 +243,8 @@ def test_a_late_reward_that_counts_is_not_missing_any_more(local):
     local.clock.time += 10.0
     assert (report_of(local).missing, report_of(local).expired) == (0, 1)
     local.reward("x", RewardRequest("0", 1.0))
-    told = report_of(local)
-    assert (told.missing, told.expired, told.counted) == (0, 0, 1)
+    result = report_of(local)
+    assert (result.missing, result.expired, result.counted) == (0, 0, 1)
 
 
 def test_without_a_window_rewards_are_missing_until_they_come(local):
@@ -252,8 +252,8 @@ def test_without_a_window_rewards_are_missing_until_they_come(local):
     local.decide("x", DecisionRequest("t", "0"))
     local.decide("x", DecisionRequest("t", "1"))
     local.reward("x", RewardRequest("0", 1.0))
-    told = report_of(local)
-    assert (told.missing, told.expired, told.counted) == (1, 0, 1)
+    result = report_of(local)
+    assert (result.missing, result.expired, result.counted) == (1, 0, 1)
 
 
 def test_while_the_window_is_open_a_reward_is_not_in_the_lift(local):
@@ -314,10 +314,10 @@ def test_a_decision_to_pull_no_arm_counts_as_a_reward_of_nothing(local):
         decided = local.decide("x", DecisionRequest("t", str(i)))
         assert decided.action == (["b"] if decided.holdout else [])
         held += decided.holdout
-    told = report_of(local)
-    assert (told.counted, told.missing) == (20 - held, held)
-    assert (told.lift.policy_mean, told.lift.policy_decisions) == (0.0, 20 - held)
-    assert (told.lift.holdout_mean, told.lift.holdout_decisions) == (None, 0)
+    result = report_of(local)
+    assert (result.counted, result.missing) == (20 - held, held)
+    assert (result.lift.policy_mean, result.lift.policy_decisions) == (0.0, 20 - held)
+    assert (result.lift.holdout_mean, result.lift.holdout_decisions) == (None, 0)
 
 
 def test_while_windows_wait_to_be_settled_the_lift_is_of_those_before(local):

@@ -20,8 +20,8 @@ CLASH = "clash"  # refused with 409
 
 
 def settings(several="first", *, window=None, **options):
-    told = {"several": several, "window": window, **options}
-    return msgspec.convert(GAUSSIAN | told, ExperimentSpec)
+    settings = {"several": several, "window": window, **options}
+    return msgspec.convert(GAUSSIAN | settings, ExperimentSpec)
 
 
 def made(spec, action="a"):
@@ -199,7 +199,7 @@ def test_the_rewards_of_several_arms_sum_arm_by_arm():
 def test_a_decision_to_pull_no_arm_has_nothing_to_wait_for():
     spec = settings("sum", model="semi-bandit", size=2, window=WINDOW, apply="at_window_end")
     case = made(spec, [])
-    case.row = rules.of_nothing(case.row)
+    case.row = rules.of_no_arm(case.row)
     assert (case.row.due, case.row.reward, case.row.counted) == (None, [], [])
     assert tell(case, IN_TIME, []) == ("held", [])
     assert tell(case, EDGE, []) == ("duplicate", [])
@@ -272,8 +272,8 @@ def test_settings_that_cannot_work_are_refused_when_the_experiment_is_made(local
 
 
 def test_as_many_arms_may_be_told_as_there_are_rows(local):
-    told = LINEAR | {"arms": 2, "features": [[1.0, 0.0], [0.0, 1.0]]}
-    assert local.put("x", told)[1].arms == [0, 1]
+    spec = LINEAR | {"arms": 2, "features": [[1.0, 0.0], [0.0, 1.0]]}
+    assert local.put("x", spec)[1].arms == [0, 1]
 
 
 def test_an_action_of_exactly_two_arms_keeps_two(local):
@@ -293,7 +293,7 @@ def test_a_reward_after_its_pull_was_given_up_leaves_other_pulls_pending(local):
     local.clock.time += 10.0
     local.decide("x", DecisionRequest("t", "2", allowed=["a"]))
     assert local.reward("x", RewardRequest("1", 1.0)).status == "counted"
-    pending = local.engine.served("default", "x").task_cache["t"].pending
+    pending = local.engine.served("default", "x").task_cache.get("t").pending
     assert pending.tolist() == [1.0, 0.0, 0.0]
 
 
@@ -303,10 +303,10 @@ def test_a_late_reward_settles_its_decision_on_the_way(local):
     decided = local.decide("x", DecisionRequest("t", "1"))
     local.clock.time = decided.time + 10.0
     local.engine.begin()
-    told = local.engine.reward("default", "x", RewardRequest("1", 5.0))
+    result = local.engine.reward("default", "x", RewardRequest("1", 5.0))
     local.engine.flush()
     local.store.commit()
-    assert (told.status, told.state_version) == ("late", decided.state_version + 3)
+    assert (result.status, result.state_version) == ("late", decided.state_version + 3)
     row = local.store.decision(1, "1")
     assert (row.counted, row.reward, row.received, row.due) == (-1.0, None, 1, None)
 

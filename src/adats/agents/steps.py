@@ -99,7 +99,7 @@ class Setup:
         if choice is None:
             belief = self.source.posterior(meta, state)
             if self.counts_pending:
-                scene = self._scene(meta, belief, state, rng, rows, horizon)
+                scene = self.scene(meta, belief, state, rng, rows, horizon)
             else:
                 scene = Scene(belief, rng, rows)
             choice = choose(self.rule, scene, allowed, draws=draws, logged=logged)
@@ -107,7 +107,7 @@ class Setup:
             state = self.awaiting(state, rows, choice.action)
         return choice, state
 
-    def _scene(
+    def scene(
         self,
         meta: MetaBelief,
         belief: Any,
@@ -116,6 +116,7 @@ class Setup:
         rows: FloatArray | None,
         horizon: int | None,
     ) -> Scene:
+        """What a policy that counts pulls sees of a decision."""
         pending = state.pending
         if pending is not None and not pending.any():
             pending = None

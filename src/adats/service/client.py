@@ -83,17 +83,17 @@ class Client:
         if horizon is not None:
             asked["horizon"] = checks.count_of("horizon", horizon)
         answer = self._call("POST", "/decide", asked)
-        told = answer.content
-        if not (answer.status == 503 and told.get("fallback")):
+        content = answer.content
+        if not (answer.status == 503 and content.get("fallback")):
             _check(answer, self._url)
         return Decision(
             task,
-            _tupled(told["action"]),
-            _row(rows, told["action"]),
+            _tupled(content["action"]),
+            _row(rows, content["action"]),
             asked["decision_id"],
-            told.get("time", time.time()),
-            _tupled(told.get("propensity")),
-            fallback=told["fallback"],
+            content.get("time", time.time()),
+            _tupled(content.get("propensity")),
+            fallback=content["fallback"],
         )
 
     def tell(
@@ -123,10 +123,10 @@ class Client:
         )
         if decision.fallback:
             return
-        told = {"decision_id": decision.decision_id, "reward": amount}
+        body = {"decision_id": decision.decision_id, "reward": amount}
         if reward_id is not None:
-            told["reward_id"] = reward_id
-        _check(self._call("POST", "/reward", told), self._url)
+            body["reward_id"] = reward_id
+        _check(self._call("POST", "/reward", body), self._url)
 
     def forget(self, task: Task) -> None:
         """Forget a task: its data go, and what it taught is taken out."""

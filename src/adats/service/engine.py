@@ -8,6 +8,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar, cast
 
 import msgspec
@@ -43,7 +44,7 @@ from adats.service.stores.interface import (
 T = TypeVar("T")
 
 MEMORY = 120e6  # bytes, roughly, that experiments and their tasks may take
-BACKLOG = 200  # decisions settled in one transaction, at most
+MOST_SETTLED = 200  # decisions settled in one transaction, at most
 
 
 class Engine:
@@ -96,7 +97,17 @@ class Engine:
                 )
             return False, self.about(tenant, name)
         seed = secrets.randbits(63) if spec.seed is None else spec.seed
-        row = ExperimentRow(0, tenant, name, canonical(spec), seed, 0, 1, "[]", b"")
+        row = ExperimentRow(
+            id=0,
+            tenant=tenant,
+            name=name,
+            spec=canonical(spec),
+            seed=seed,
+            version=0,
+            prior_version=1,
+            arms="[]",
+            total=b"",
+        )
         ServedExperiment(spec, row, self.store)  # raises if the parts do not fit
         self.store.add_experiment(row)
         return True, self.about(tenant, name)
@@ -177,7 +188,7 @@ class Engine:
             holdout=None if chosen.held_out is None else int(chosen.held_out),
             due=rules.when_due(served.spec, now, served.counts_pending),
         )
-        return rules.of_nothing(row) if row.action == [] else row
+        return rules.of_no_arm(row) if row.action == [] else row
 
     def reward(self, tenant: str, name: str, request: RewardRequest) -> RewardResult:
         served = self.served(tenant, name)
@@ -226,7 +237,7 @@ class Engine:
     def settle_due(self) -> DamagedStore | None:
         """Settle decisions whose window is over; of damaged tasks none, and what was found."""
         found = None
-        limit = BACKLOG + len(self._unsettleable)
+        limit = MOST_SETTLED + len(self._unsettleable)
         due = self.store.due(self.now(), limit)
         self.behind = len(due) == limit
         for decision in due:
@@ -264,7 +275,7 @@ class Engine:
         if old.counted is None:
             served.count(new, new.counted, given_up=old.settled is not None)
             return
-        rows = lambda: self.store.counted(new.experiment, new.task)  # noqa: E731
+        rows = partial(self.store.counted, new.experiment, new.task)
         served.recount(new, old.counted, new.counted, rows)
 
     def _by_id(self, experiment: int) -> ServedExperiment:

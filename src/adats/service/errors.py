@@ -80,7 +80,7 @@ def status_of(error: Exception) -> int:
 
 
 def text_of(error: Exception) -> str:
-    """What a client is told of an error."""
+    """What a client may know of an error."""
     if isinstance(error, StoreError):
         return f"the store cannot be written now: {error}"
     if status_of(error) == FAULT:

@@ -59,11 +59,11 @@ def _parquet(pieces: Iterator[list[dict[str, Any]]], numbered: bool, dim: int) -
     with pq.ParquetWriter(sink, schema) as writer:
         for piece in pieces:
             writer.write_table(pa.Table.from_pylist(piece, schema=schema))
-            yield _taken(sink)
-    yield _taken(sink)
+            yield _drain(sink)
+    yield _drain(sink)
 
 
-def _taken(sink: io.BytesIO) -> bytes:
+def _drain(sink: io.BytesIO) -> bytes:
     """What was written so far; the writer goes on at the same place of the file."""
     part = sink.getvalue()
     sink.seek(0)

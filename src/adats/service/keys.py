@@ -10,7 +10,7 @@ from typing import NamedTuple
 from adats.service.stores.interface import KeyRow
 
 PREFIX = "adats"
-NONE = bytes(32)  # no secret has this hash
+NO_HASH = bytes(32)  # no secret has this hash
 OPEN_TENANT = "default"  # of all requests, where there are no keys
 
 
@@ -42,7 +42,7 @@ class ApiKeys:
         prefix, _, rest = (key or "").partition("_")
         name, _, secret = rest.partition("_")
         row = self._rows.get(name)
-        kept = NONE if row is None else row.hash
+        kept = NO_HASH if row is None else row.hash
         same = hmac.compare_digest(hash_of(secret), kept)  # always, and in constant time
         if row is None or not same or prefix != PREFIX:
             return None

@@ -11,14 +11,14 @@ import numpy as np
 from adats.service.engine import Engine
 from adats.service.errors import Refusal
 from adats.service.messages import DecisionRequest, RewardRequest
-from adats.service.rules import of_nothing, when_due
+from adats.service.rules import of_no_arm, when_due
 from adats.service.served_experiment import Change
 from adats.service.stores.interface import DecisionRow, ExperimentRow, ReadView, Store
 
-GROUP = 1000  # events in one transaction
-CLOSE = 1e-9  # relative: what is left of the order of sums
-OWN = ("action", "features", "state_version", "prior_version", "holdout", "explored")
-OUTCOME = ("decision_id", "received", "reward", "counted", "settled", "due")
+EVENTS_IN_COMMIT = 1000  # events in one transaction
+TOLERANCE = 1e-9  # relative: what is left of the order of sums
+CHOICE_FIELDS = ("action", "features", "state_version", "prior_version", "holdout", "explored")
+OUTCOME_FIELDS = ("decision_id", "received", "reward", "counted", "settled", "due")
 UNPLAYABLE = (Refusal, LookupError, ValueError)  # what a changed log may raise
 
 
@@ -67,7 +67,7 @@ def replay(
                 moved += 1
             elif not same:
                 changed.append(f"{row.name}: {event.row.decision_id}")
-            if events % GROUP == 0:
+            if events % EVENTS_IN_COMMIT == 0:
                 _commit(engine)
                 progress(events)
                 engine.begin()
@@ -134,10 +134,10 @@ class _Player:
         fresh = row._replace(
             experiment=made.experiment, due=due, settled=None, received=0, reward=None, counted=None
         )
-        engine.add_decision(served, of_nothing(fresh) if row.action == [] else fresh)
-        return all(getattr(made, name) == getattr(row, name) for name in OWN) and (
+        engine.add_decision(served, of_no_arm(fresh) if row.action == [] else fresh)
+        return all(getattr(made, name) == getattr(row, name) for name in CHOICE_FIELDS) and (
             made.propensity == row.propensity
-            or (self.forgotten > 0 and _near(made.propensity, row.propensity))
+            or (self.forgotten > 0 and _close_numbers(made.propensity, row.propensity))
         )
 
 
@@ -175,28 +175,30 @@ def compare(left: ReadView, right: ReadView, row: ExperimentRow) -> list[str]:
     for name in ("spec", "seed", "version", "prior_version", "arms"):
         if getattr(row, name) != getattr(other, name):
             found.append(f"{row.name}: {name}")
-    if not _close(row.total, other.total):
+    if not _close_bytes(row.total, other.total):
         found.append(f"{row.name}: what all tasks taught")
     theirs = dict(right.tasks(other.id))
     for task, state in left.tasks(row.id):
         own = theirs.pop(task, None)
-        if own is None or own.rounds != state.rounds or not _close(own.stats, state.stats):
+        if own is None or own.rounds != state.rounds or not _close_bytes(own.stats, state.stats):
             found.append(f"{row.name}: task {task}")
-        elif not _close(own.pending or b"", state.pending or b""):
+        elif not _close_bytes(own.pending or b"", state.pending or b""):
             found.append(f"{row.name}: pending pulls of task {task}")
     found += [f"{row.name}: task {task}" for task in theirs]
     for one, two in zip_longest(left.decisions(row.id), right.decisions(other.id)):
         if one is None or two is None:
             found.append(f"{row.name}: decision {(one or two).decision_id} is in one of them")
             break
-        if any(getattr(one, name) != getattr(two, name) for name in OUTCOME):
+        if any(getattr(one, name) != getattr(two, name) for name in OUTCOME_FIELDS):
             found.append(f"{row.name}: reward of decision {one.decision_id}")
     return found
 
 
-def _close(left: bytes, right: bytes) -> bool:
-    return left == right or _near(np.frombuffer(left), np.frombuffer(right))
+def _close_bytes(left: bytes, right: bytes) -> bool:
+    return left == right or _close_numbers(np.frombuffer(left), np.frombuffer(right))
 
 
-def _near(left: Any, right: Any) -> bool:
-    return np.shape(left) == np.shape(right) and bool(np.allclose(left, right, CLOSE, CLOSE))
+def _close_numbers(left: Any, right: Any) -> bool:
+    return np.shape(left) == np.shape(right) and bool(
+        np.allclose(left, right, TOLERANCE, TOLERANCE)
+    )

@@ -28,7 +28,7 @@ def when_due(spec: ExperimentSpec, time: float, counts_pending: bool) -> float |
     return time + spec.window if waits else None
 
 
-def of_nothing(decision: DecisionRow) -> DecisionRow:
+def of_no_arm(decision: DecisionRow) -> DecisionRow:
     """A decision to pull no arm, as a semi-bandit's may be: there is no reward to wait for."""
     return decision._replace(due=None, reward=[], counted=[])
 

@@ -12,6 +12,7 @@ from adats.models.core.types import Task
 from adats.service.stores.interface import Store, TaskRow
 
 MEMORY = 100e6  # bytes, roughly, of the task states of one experiment
+FEWEST = 64  # states that stay in memory all the same
 
 
 class TaskCache:
@@ -23,7 +24,7 @@ class TaskCache:
         self._states: OrderedDict[Task, TaskState] = OrderedDict()  # the last used last
         self._changed: set[Task] = set()
         self.state_bytes = 300 + _bytes_of(blank(), set())  # of a state, with its place here
-        self._most = max(64, int(MEMORY / self.state_bytes))
+        self._most = max(FEWEST, int(MEMORY / self.state_bytes))
 
     def __len__(self) -> int:
         """How many are in memory."""

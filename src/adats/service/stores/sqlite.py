@@ -26,7 +26,14 @@ from adats.service.stores.interface import (
     RewardRow,
     TaskRow,
 )
-from adats.service.stores.sqlite_file import BUSY, Witness, check_file, connect, place, prepare
+from adats.service.stores.sqlite_file import (
+    LOCK_WAIT,
+    Witness,
+    check_file,
+    connect,
+    file_ids,
+    open_to_write,
+)
 
 Values = Sequence[Any] | dict[str, Any]
 
@@ -165,22 +172,22 @@ class SQLiteStore(SQLiteReader):
         check_file(self.path)
         self._witness = Witness(self.path)
         try:
-            super().__init__(prepare(self.path))
+            super().__init__(open_to_write(self.path))
             (self._commits,) = self._one("SELECT count FROM commits")
             self._witness.write(self._commits)  # the last may not be in it, if it was cut off
-            self.place = place(self.path)
+            self._file_ids = file_ids(self.path)
         except BaseException:
             self._witness.close()
             raise
-        self._changed = self._doubted = self._broken = self._forgot = False
+        self._changed = self._write_anyway = self._broken = self._forgot = False
 
     def begin(self) -> None:
         if self._broken:
             self._reopen()
-        if place(self.path) != self.place:
+        if file_ids(self.path) != self._file_ids:
             raise StoreError("its file, or the -wal beside it, was taken away; bring it back")
         self._run("BEGIN IMMEDIATE")
-        self._changed = self._doubted
+        self._changed = self._write_anyway
 
     def commit(self) -> None:
         """Durable when it returns."""
@@ -189,7 +196,7 @@ class SQLiteStore(SQLiteReader):
         self._run("COMMIT")
         if self._changed:
             self._commits += 1
-            self._doubted = False
+            self._write_anyway = False
             with suppress(OSError):  # the store has it, and the next commit tells the witness again
                 self._witness.write(self._commits)
         if self._forgot:
@@ -203,7 +210,7 @@ class SQLiteStore(SQLiteReader):
 
     def rollback(self) -> None:
         """The next commit writes in any case: only that shows whether it can be done again."""
-        self._doubted = True
+        self._write_anyway = True
         try:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
@@ -214,8 +221,8 @@ class SQLiteStore(SQLiteReader):
     def _reopen(self) -> None:
         try:
             self._commits = check_file(self.path, self._commits)
-            self._connection = prepare(self.path)
-            self.place = place(self.path)
+            self._connection = open_to_write(self.path)
+            self._file_ids = file_ids(self.path)
         except FileFormatError as error:
             raise StoreError(str(error)) from None
         self._broken = False
@@ -311,7 +318,7 @@ class SQLiteKeys(SQLiteReader):
         if not (make or path.exists()):
             raise FileNotFoundError(errno.ENOENT, "there is no such store", str(path))
         check_file(path)
-        super().__init__(prepare(path, wait=BUSY))
+        super().__init__(open_to_write(path, wait=LOCK_WAIT))
 
     def __enter__(self) -> Self:
         return self

@@ -13,10 +13,12 @@ from typing import Any
 
 from adats.models.core.errors import FileFormatError
 
-APPLICATION, VERSION = 0x61646174, 1  # "adat"
-PAGES = 32_000  # kilobytes of the file that are kept in memory
-THOROUGH = 50e6  # bytes of a store whose indices are compared with its tables at the start
-BUSY = 5.0  # seconds that a view or a command waits for a lock; the engine does not wait
+APPLICATION_ID, VERSION = 0x61646174, 1  # "adat"
+CACHE_SIZE = 32_000  # kilobytes of the file that are kept in memory
+MOST_FOR_FULL_CHECK = (
+    50e6  # bytes of a store whose indices are compared with its tables at the start
+)
+LOCK_WAIT = 5.0  # seconds that a view or a command waits for a lock; the engine does not wait
 
 SCHEMA = """
 CREATE TABLE commits (count INTEGER NOT NULL);
@@ -77,7 +79,7 @@ class Witness:
         os.close(self._file)
 
 
-def witnessed(path: Path) -> int:
+def commits_witnessed(path: Path) -> int:
     """The commits that the witness of a store knows of; 0 if there is none."""
     try:
         kept = Path(f"{path}-witness").read_bytes()
@@ -95,7 +97,7 @@ def check_file(path: Path, least: int = 0) -> int:
         "nothing was changed; bring its files back as they were, or put a copy of the store here "
         f"and remove {path}-wal, -shm and -witness"
     )
-    least = max(least, witnessed(path))
+    least = max(least, commits_witnessed(path))
     log = Path(f"{path}-wal")
     commits, found = 0, ["ok"]
     if not _size(path):
@@ -109,7 +111,7 @@ def check_file(path: Path, least: int = 0) -> int:
             try:
                 if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                     _check_kind(connection, path)
-                    how = "integrity" if _size(path) < THOROUGH else "quick"
+                    how = "integrity" if _size(path) < MOST_FOR_FULL_CHECK else "quick"
                     found = [row[0] for row in connection.execute(f"PRAGMA {how}_check(3)")]
                     (commits,) = connection.execute("SELECT count FROM commits").fetchone()
                     (page,) = connection.execute("PRAGMA page_size").fetchone()
@@ -132,18 +134,18 @@ def check_file(path: Path, least: int = 0) -> int:
     return int(commits)
 
 
-def prepare(path: Path, *, wait: float = 0.0) -> sqlite3.Connection:
+def open_to_write(path: Path, *, wait: float = 0.0) -> sqlite3.Connection:
     """A connection that writes; a new file becomes a store."""
     try:
         connection = connect(path, mode="rwc", wait=wait)
         if connection.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
             raise sqlite3.OperationalError("there can be no write-ahead log in its folder")
         connection.execute("PRAGMA synchronous = FULL")
-        connection.execute(f"PRAGMA cache_size = {-PAGES}")
+        connection.execute(f"PRAGMA cache_size = {-CACHE_SIZE}")
         connection.execute("PRAGMA secure_delete = ON")  # what is forgotten is overwritten
         if connection.execute("PRAGMA user_version").fetchone() == (0,):
             connection.executescript(
-                f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA application_id = {APPLICATION}; "
+                f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA application_id = {APPLICATION_ID}; "
                 f"PRAGMA user_version = {VERSION}; COMMIT;"
             )
     except sqlite3.Error as error:
@@ -151,7 +153,7 @@ def prepare(path: Path, *, wait: float = 0.0) -> sqlite3.Connection:
     return connection
 
 
-def connect(path: Path, *, mode: str, wait: float = BUSY) -> sqlite3.Connection:
+def connect(path: Path, *, mode: str, wait: float = LOCK_WAIT) -> sqlite3.Connection:
     uri = f"{path.absolute().as_uri()}?mode={mode}"
     return sqlite3.connect(
         uri, uri=True, isolation_level=None, check_same_thread=False, timeout=wait
@@ -162,7 +164,7 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def place(path: Path) -> tuple[int, ...]:
+def file_ids(path: Path) -> tuple[int, ...]:
     """Which files the store is in, whatever their names are now."""
     try:
         return tuple(os.stat(name).st_ino for name in (path, f"{path}-wal"))
@@ -174,7 +176,7 @@ def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
     """That this is a store of this version, with the tables that it has to have."""
     (kind,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if kind != APPLICATION:
+    if kind != APPLICATION_ID:
         raise FileFormatError(
             f"{path} is not a store of adats; nothing was changed; give the name of a store, or of "
             "a new file"

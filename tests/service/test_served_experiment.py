@@ -6,8 +6,8 @@ from schedules import CASES, CLOSE, TENANT, Play, Rules, random_rules, random_sc
 from served import GAUSSIAN, Local
 
 import adats
-from adats.models.prior_files import meta_to_dict
-from adats.service import engine, model
+from adats.models.prior_files import prior_to_dict
+from adats.service import engine, task_cache
 from adats.service.errors import Invalid
 from adats.service.messages import DecisionRequest, NewArm, RewardRequest
 
@@ -101,13 +101,8 @@ def test_a_small_cache_gives_the_same_answers(tmp_path, monkeypatch, kind):
     for small in (False, True):
         if small:
             monkeypatch.setattr(engine, "MEMORY", 0)  # only the last experiment stays
-            kept = model.Served.__init__
-
-            def init(self, *arguments, kept=kept):
-                kept(self, *arguments)
-                self.task_cache._most = 1
-
-            monkeypatch.setattr(model.Served, "__init__", init)
+            monkeypatch.setattr(task_cache, "FEWEST", 1)
+            monkeypatch.setattr(task_cache, "MEMORY", 0.0)
         rng = np.random.default_rng([7, list(CASES).index(kind)])
         rules = {name: (case, random_rules(rng, case)) for name in "xy"}
         play = Play(tmp_path / f"{small}.db", rules, compare=False)
@@ -129,7 +124,7 @@ def test_a_small_cache_gives_the_same_answers(tmp_path, monkeypatch, kind):
 
 
 def test_the_cache_is_as_large_as_its_bytes_allow(local, monkeypatch):
-    monkeypatch.setattr(model, "CACHE", 0)
+    monkeypatch.setattr(task_cache, "MEMORY", 0.0)
     local.put("x", GAUSSIAN)
     for i in range(80):
         local.decide("x", DecisionRequest(f"t{i}", str(i)))
@@ -298,7 +293,7 @@ def test_a_prior_file_with_several_models_is_served(tmp_path, kind, nested):
     meta = adats.ModelMixture([0.5, 0.5], parts)
     if nested:
         meta = adats.ModelMixture([0.3, 0.7], [meta, parts[0]])
-    file = {"format": "adats-prior", "version": 1, "prior": meta_to_dict(meta)}
+    file = prior_to_dict(meta)
     local, agent = Local(tmp_path / "x.db"), adats.AdaTS(meta, seed=0, **options)
     local.put("x", {"model": kind, "prior": {"file": file}, **options})
     for i in range(6):
