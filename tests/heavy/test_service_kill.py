@@ -1,7 +1,6 @@
 """The service killed forty times under load."""
 
 import pytest
-
 from hammer import (
     Client,
     Connection,

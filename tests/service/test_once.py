@@ -4,8 +4,6 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-
-from adats.service.sqlite import SQLiteView
 from hammer import (
     Client,
     Connection,
@@ -19,6 +17,8 @@ from hammer import (
     wait_for,
 )
 from served import GAUSSIAN, call, process
+
+from adats.service.sqlite import SQLiteView
 
 CONNECTIONS = 16
 

@@ -5,27 +5,12 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from adats.agents.labels import label_of
 from adats.models.core.types import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-NAMES = {
-    "oracle-ts": "OracleTS",
-    "ada-ts": "AdaTS",
-    "meta-ts": "MetaTS",
-    "ts": "TS",
-    "ada-ts+": "AdaTS+",
-    "ada-ts-": "AdaTS−",
-    "ada-grid": "AdaTS, spread learned",
-    "ada-narrow": "AdaTS, spread 0.05σ",
-    "ada-broad": "AdaTS, spread 1σ",
-    "ada-ucb": "learned prior, Bayes-UCB",
-    "ada-index": "learned prior, finite horizon",
-    "ada-far": "learned prior, far-sighted",
-    "ada-greedy": "learned prior, greedy",
-}
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; dashes tell once more.
 COLOURS = {
@@ -139,7 +124,7 @@ def draw_chart(axes: "Axes", chart: Chart) -> None:
             color=colour,
             linewidth=1.6,
             linestyle=DASHES.get(agent, "-"),
-            label=NAMES.get(agent, agent),
+            label=label_of(agent),
         )
     axes.set_xlim(0, chart.x[-1])
     axes.set_ylim(bottom=0)
