@@ -18,14 +18,14 @@ from adats.paper.experiments.measures import overall
 from adats.paper.experiments.panels import Panel, outcome_of
 from adats.paper.experiments.policies import (
     AGENTS,
-    POLICIES,
+    POLICY_EXPERIMENT,
     GaussianPendingIgnored,
     LinearPendingIgnored,
 )
 from adats.paper.experiments.policies_claims import (
     CLAIMS,
     DELAY,
-    INDICES,
+    INDEX_AGENTS,
     PENDING_IGNORED,
     tail,
     tail_ratio,
@@ -37,20 +37,22 @@ from adats.simulation.problems.problem import Index
 from adats.simulation.simulate import Result, simulate
 
 RUNS, TASKS, ROUNDS, MANY = 20, 12, 15, 14
-TABLE, LATE = ([p for p in POLICIES.panels if p.part == part] for part in ("table", "late"))
-FILES = POLICIES.file_names()
+TABLE, LATE = (
+    [p for p in POLICY_EXPERIMENT.panels if p.part == part] for part in ("table", "late")
+)
+FILES = POLICY_EXPERIMENT.file_names()
 
 
 @pytest.fixture(scope="module")
 def small():
     """The same experiment with few short tasks: its folder, and the calls for progress."""
     panels = []
-    for panel in POLICIES.panels:
+    for panel in POLICY_EXPERIMENT.panels:
         tasks = MANY if panel.part == "many" else TASKS
         title = panel.title.replace("200 tasks", f"{MANY} tasks")
         panels.append(replace(panel, title=title, tasks=tasks, rounds=ROUNDS))
     patch = pytest.MonkeyPatch()
-    experiments = {**EXPERIMENTS, "policies": replace(POLICIES, panels=tuple(panels))}
+    experiments = {**EXPERIMENTS, "policies": replace(POLICY_EXPERIMENT, panels=tuple(panels))}
     patch.setattr(pipeline, "EXPERIMENTS", experiments)
     yield [panel for panel in panels if panel.part == "table"]
     patch.undo()
@@ -118,7 +120,7 @@ def test_counts_of_runs():
 def test_pending_pulls_are_all_that_differs(uncounted, problem):
     def regret(which, delay):
         options = {"tasks": 3, "rounds": 20, "runs": 3, "seed": 1, "delay": delay}
-        return simulate(which, INDICES, **options, explore_first=True).regret  # breaks ties
+        return simulate(which, INDEX_AGENTS, **options, explore_first=True).regret  # breaks ties
 
     assert_allclose(regret(uncounted, 0), regret(problem, 0), atol=1e-9)  # nothing is pending
     assert not np.allclose(regret(uncounted, 8), regret(problem, 8))

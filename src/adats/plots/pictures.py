@@ -51,7 +51,7 @@ def pictures_figure(
             above.set_ylabel("cumulative regret")
             above.set_xticks(range(tasks + 1), labels=[])
             _draw_pictures(place(left, top + CHART + GAP, sheet), shown)
-        draw_legend(figure, outside=False)
+        draw_legend(figure, "top")
     return figure
 
 

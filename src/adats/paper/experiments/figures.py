@@ -94,7 +94,5 @@ def _as_ratios(axes: "Axes", ratios: plots.Chart, log: bool) -> "Axes":
     axes.set_xlabel("$σ_0$")
     axes.autoscale(axis="y")
     if log:
-        axes.set_yscale("log")
-        axes.set_yticks([1, CLOSE, 2, 4, 8], ["1", f"{CLOSE:g}", "2", "4", "8"])
-        axes.set_yticks([], minor=True)
+        plots.log_ticks(axes, [1, CLOSE, 2, 4, 8])
     return axes

@@ -7,22 +7,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from adats.agents.policies import POLICIES as RULES
-from adats.agents.policies import FarSighted, Policy, Scene
+from adats.agents.policies import POLICIES, FarSighted, Policy, Scene
 from adats.models.core.types import Belief, FloatArray, IntArray
 from adats.paper.experiments import policies_figures, policies_report
 from adats.paper.experiments.panels import Outcome, Panel, Variant
-from adats.paper.experiments.policies_claims import CLAIMS, DELAY, INDICES, PENDING_IGNORED
+from adats.paper.experiments.policies_claims import CLAIMS, DELAY, INDEX_AGENTS, PENDING_IGNORED
 from adats.paper.experiments.records import records
 from adats.paper.experiments.report_text import ReportParts
 from adats.paper.experiments.simulations import SHARED, gaussian_panel, linear_panel
 from adats.paper.experiments.spec import Drawings, PanelExperiment, Tables
 from adats.simulation.problems import GaussianProblem, Instance, LinearProblem, Problem
 from adats.simulation.problems.problem import Index
-from adats.simulation.simulate import INDICES as NUMBERED_RULES
-from adats.simulation.simulate import plain_task
+from adats.simulation.simulate import INDICES, plain_task
 
-AGENTS = ("oracle-ts", "ada-ts", *INDICES, "ada-greedy")
+AGENTS = ("oracle-ts", "ada-ts", *INDEX_AGENTS, "ada-greedy")
 MANY = 200  # tasks
 
 
@@ -48,9 +46,9 @@ class PendingIgnored:
         first: IntArray,
         regret: FloatArray,
     ) -> Any:
-        rule = NUMBERED_RULES[index.policy]
+        name = INDICES[index.policy]
         # `index.counted` is later * share²: so 1 round that is later, and a share of its root
-        policy = BlindToPending(FarSighted(1.0) if rule == "far" else RULES[rule])
+        policy = BlindToPending(FarSighted(1.0) if name == "far" else POLICIES[name])
         share, no_draws = np.sqrt(index.counted), np.random.default_rng(0)
         world = (self, prior, instance, first, no_draws, regret)
         return plain_task(*world, policy=policy, share=lambda _: share, delay=index.delay)
@@ -85,7 +83,7 @@ def _late(panel: Panel, pending_ignored: Callable[[], Problem]) -> Panel:
         delay=DELAY,
         part="late",
         one_run_in=10,
-        variant=Variant(pending_ignored, {PENDING_IGNORED[agent]: agent for agent in INDICES}),
+        variant=Variant(pending_ignored, {PENDING_IGNORED[agent]: agent for agent in INDEX_AGENTS}),
     )
 
 
@@ -111,7 +109,7 @@ class PolicyExperiment(PanelExperiment):
         return policies_report.report_parts(self.about, outcomes)
 
 
-POLICIES = PolicyExperiment(
+POLICY_EXPERIMENT = PolicyExperiment(
     name="policies",
     title="Index policies on a learned prior",
     about=(

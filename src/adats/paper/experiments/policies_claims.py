@@ -14,8 +14,8 @@ from adats.paper.experiments.panels import Outcome
 
 Part = Literal["table", "late", "many"]
 RECOMMENDED = "ada-far"
-INDICES = ("ada-ucb", "ada-index", RECOMMENDED)
-PENDING_IGNORED = {agent: f"{label_of(agent)}, pending not counted" for agent in INDICES}
+INDEX_AGENTS = ("ada-ucb", "ada-index", RECOMMENDED)
+PENDING_IGNORED = {agent: f"{label_of(agent)}, pending not counted" for agent in INDEX_AGENTS}
 DELAY = 20  # rounds until a reward is known
 SINCE = 9  # tasks before those in which the prior has been learned
 GOAL = 0.70  # of AdaTS's regret
@@ -48,7 +48,7 @@ def tail_ratio(a: FloatArray, b: FloatArray) -> tuple[float, float]:
 
 
 def _best(o: Outcome) -> str:
-    return min(INDICES, key=o.result.mean)
+    return min(INDEX_AGENTS, key=o.result.mean)
 
 
 def _recommended(o: Outcome) -> str:  # noqa: ARG001
@@ -145,7 +145,7 @@ CLAIMS = (
     Claim(
         f"With rewards {DELAY} rounds late every index has lower regret than AdaTS",
         BELOW,
-        _delayed([(agent, "ada-ts") for agent in INDICES]),
+        _delayed([(agent, "ada-ts") for agent in INDEX_AGENTS]),
     ),
     Claim(
         "Counting pending pulls lowers their regret", BELOW, _delayed([*PENDING_IGNORED.items()])

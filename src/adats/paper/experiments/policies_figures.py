@@ -12,7 +12,6 @@ from adats.paper.experiments.panels import Outcome
 from adats.paper.experiments.policies_claims import TAIL, of_part, tail
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 TICKS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0)
@@ -31,13 +30,13 @@ def tasks_figure(outcomes: Sequence[Outcome]) -> "Figure":
         }
         x = np.arange(1.0, o.panel.tasks + 1)
         charts.append(plots.Chart(o.panel.title, _runs(o), x, curves))
-    figure = _drawn(charts, "regret of the task")
+    figure = plots.regret_figure(charts, label="regret of the task", legend="corner")
     for axes, drawn in zip(figure.axes, charts, strict=True):
         means = np.concatenate([curve.mean for curve in drawn.curves.values()])
         low, high = max(means.min(), means.max() / 500), means.max()
         axes.set_xlim(1, drawn.x[-1])
         axes.set_ylim(low / 1.3, high * 1.2)
-        _log_ticks(axes, [tick for tick in TICKS if low / 1.3 <= tick <= high * 1.2])
+        plots.log_ticks(axes, [tick for tick in TICKS if low / 1.3 <= tick <= high * 1.2])
     return figure
 
 
@@ -53,12 +52,12 @@ def tails_figure(outcomes: Sequence[Outcome]) -> "Figure":
             for agent, share in shares.items()
         }
         charts.append(plots.Chart(o.panel.title, _runs(o), x, curves))
-    figure = _drawn(charts, "share of runs above")
+    figure = plots.regret_figure(charts, label="share of runs above", legend="corner")
     for axes in figure.axes:
         axes.set_ylim(0.002, 1)
         axes.axhline(1 - TAIL, color=plots.GREY, linewidth=0.8)
         axes.set_xlabel("total regret")
-        _log_ticks(axes, [0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0])
+        plots.log_ticks(axes, [0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0])
     return figure
 
 
@@ -68,29 +67,8 @@ def many_figure(outcomes: Sequence[Outcome]) -> "Figure":
         replace(chart(o), title=o.panel.title.rsplit(", ", 1)[0], note=_runs(o))
         for o in of_part("many", outcomes)
     ]
-    return _drawn(charts, "cumulative regret")
+    return plots.regret_figure(charts, legend="corner")
 
 
 def _runs(o: Outcome) -> str:
     return f"{o.result.runs} runs of {o.panel.tasks} tasks"
-
-
-def _drawn(charts: Sequence[plots.Chart], label: str) -> "Figure":
-    """The charts, with the legend where no panel is."""
-    figure = plots.regret_figure(charts)
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    for legend in list(figure.legends):
-        legend.remove()
-    figure.legend(
-        handles, labels, loc="lower right", bbox_to_anchor=(0.99, 0.12), frameon=False, fontsize=11
-    )
-    for axes in figure.axes:
-        if axes.get_ylabel():
-            axes.set_ylabel(label)
-    return figure
-
-
-def _log_ticks(axes: "Axes", ticks: Sequence[float]) -> None:
-    axes.set_yscale("log")
-    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.set_yticks([], minor=True)

@@ -9,7 +9,7 @@ from adats.paper.experiments.measures import ratio, standard_error, z_score
 from adats.paper.experiments.panels import Outcome
 from adats.paper.experiments.policies_claims import (
     DELAY,
-    INDICES,
+    INDEX_AGENTS,
     SINCE,
     learned,
     of_part,
@@ -114,7 +114,9 @@ def _cost(outcomes: Sequence[Outcome]) -> str:
     found = []
     for o in outcomes:
         spent = dict(zip(o.result.agents, o.result.agent_seconds, strict=True))
-        found += [(spent[a] / spent["ada-ts"], f"{label_of(a)}, {o.panel.label}") for a in INDICES]
+        found += [
+            (spent[a] / spent["ada-ts"], f"{label_of(a)}, {o.panel.label}") for a in INDEX_AGENTS
+        ]
     highest, where = max(found)
     verdict = "holds" if highest <= 1 else "does not hold"
     return (
