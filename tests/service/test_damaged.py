@@ -10,12 +10,10 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
-import command
 import pytest
 import uvicorn
-from hammer import check_statistics, told_by_library, wait_for
-from served import GAUSSIAN, Clock, Local, call, process
 
+import command
 from adats.models.core.errors import FileFormatError
 from adats.service import file
 from adats.service.file import check_file
@@ -23,6 +21,8 @@ from adats.service.messages import Ask, Tell
 from adats.service.replay import replay
 from adats.service.sqlite import SQLiteStore, SQLiteView
 from adats.service.store import DamagedStore, StoreError
+from hammer import check_statistics, told_by_library, wait_for
+from served import GAUSSIAN, Clock, Local, call, process
 
 DECISIONS = 20
 

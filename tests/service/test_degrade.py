@@ -12,6 +12,12 @@ from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import pytest
+
+from adats.service.desk import TICK
+from adats.service.engine import BACKLOG
+from adats.service.messages import Ask
+from adats.service.sqlite import SQLiteStore, SQLiteView
+from adats.service.store import StoreError
 from hammer import (
     Client,
     Connection,
@@ -25,12 +31,6 @@ from hammer import (
     wait_for,
 )
 from served import GAUSSIAN, Local, call, process
-
-from adats.service.desk import TICK
-from adats.service.engine import BACKLOG
-from adats.service.messages import Ask
-from adats.service.sqlite import SQLiteStore, SQLiteView
-from adats.service.store import StoreError
 
 CONTROLLED = GAUSSIAN | {"control": "b"}
 

@@ -7,6 +7,13 @@ import signal
 import sqlite3
 
 import pytest
+
+from adats.service.desk import Desk
+from adats.service.engine import Engine
+from adats.service.file import witnessed
+from adats.service.messages import Ask, Tell
+from adats.service.sqlite import SQLiteStore
+from adats.service.store import StoreError
 from hammer import (
     Client,
     Connection,
@@ -23,13 +30,6 @@ from hammer import (
     wait_for,
 )
 from served import GAUSSIAN, Local, call, process
-
-from adats.service.desk import Desk
-from adats.service.engine import Engine
-from adats.service.file import witnessed
-from adats.service.messages import Ask, Tell
-from adats.service.sqlite import SQLiteStore
-from adats.service.store import StoreError
 
 # Acknowledges each operation, but commits only the first few.
 LAZY = """

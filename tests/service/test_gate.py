@@ -12,7 +12,6 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from served import GAUSSIAN, Local, call, process
 
 from adats.service import keys
 from adats.service.engine import NotFound
@@ -22,6 +21,7 @@ from adats.service.operations import LARGEST, LARGEST_SPEC, OPERATIONS
 from adats.service.rules import Conflict
 from adats.service.spec import Invalid
 from adats.service.sqlite import Keys
+from served import GAUSSIAN, Local, call, process
 
 LINEAR = {
     "model": "linear",

@@ -5,15 +5,15 @@ import shlex
 import sqlite3
 from html.parser import HTMLParser
 
-import fuzzing
 import jsonschema
 import pytest
-from served import GAUSSIAN, call, process
 
+import fuzzing
 from adats.service.meanings import ANSWERS, BODIES, FIELDS
 from adats.service.openapi import GROUPS, LINKS, description
 from adats.service.operations import OPERATIONS
 from adats.service.page import BASE, curl, page
+from served import GAUSSIAN, call, process
 
 FOUND = description()
 SCHEMAS = FOUND["components"]["schemas"]

@@ -5,9 +5,6 @@ import sqlite3
 import msgspec
 import numpy as np
 import pytest
-from command import call
-from schedules import CASES, CLOSE, TENANT, Play, Rules, random_rules, random_schedule
-from served import GAUSSIAN, Local
 
 from adats.service import replay as module
 from adats.service.engine import Engine
@@ -16,6 +13,9 @@ from adats.service.replay import replay
 from adats.service.spec import Experiment
 from adats.service.sqlite import SQLiteStore, _seal, _seal_task
 from adats.service.store import DamagedStore, TaskRow
+from command import call
+from schedules import CASES, CLOSE, TENANT, Play, Rules, random_rules, random_schedule
+from served import GAUSSIAN, Local
 
 NUMBERS = ("id", "experiment", "decision", "crc")  # a crc is one of the row with its numbers
 

@@ -5,12 +5,12 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
-from served import GAUSSIAN, Local
 
 from adats.service import rules
 from adats.service.messages import Ask, NewArm, Tell
 from adats.service.spec import Experiment, Invalid
 from adats.service.store import DecisionRow, RewardRow
+from served import GAUSSIAN, Local
 
 MADE, WINDOW = 100.0, 10.0
 IN_TIME = MADE + 9.0
