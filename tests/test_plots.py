@@ -7,8 +7,9 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-from adats.paper.experiments import EXPERIMENTS
-from adats.plots import COLOURS, NAMES, Chart, Curve, regret_figure, rendered
+from adats.agents.labels import LABELS
+from adats.paper.experiments import ALL, EXPERIMENTS
+from adats.plots import COLOURS, Chart, Curve, regret_figure, rendered
 from adats.plots.pictures import pictures_figure
 from adats.simulation.simulate import AGENTS
 
@@ -16,7 +17,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def chart(
-    title: str = "Gaussian, K = 2, σ_q = 0.5", agents: tuple[str, ...] = tuple(NAMES)
+    title: str = "Gaussian, K = 2, σ_q = 0.5", agents: tuple[str, ...] = tuple(LABELS)
 ) -> Chart:
     x = np.linspace(0, 4, 9)
     curves = {a: Curve((i + 1) * x, 0.1 * (i + 1) * x) for i, a in enumerate(agents)}
@@ -24,15 +25,15 @@ def chart(
 
 
 def test_every_agent_has_a_name_and_a_colour_of_its_own():
-    assert set(NAMES) == set(COLOURS) == set(AGENTS)
+    assert set(LABELS) == set(COLOURS) == set(AGENTS)
     assert len(set(COLOURS.values())) == len(COLOURS)
-    assert NAMES["ada-ts-"] == "AdaTS−"
+    assert LABELS["ada-ts-"] == "AdaTS−"
 
 
 def test_a_panel_a_chart_and_one_legend():
     figure = regret_figure([chart(f"panel {i}") for i in range(5)], columns=3)
     assert [axes.get_title(loc="left") for axes in figure.axes] == [f"panel {i}" for i in range(5)]
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == list(NAMES.values())
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == list(LABELS.values())
     assert [bool(axes.get_ylabel()) for axes in figure.axes] == [True, False, False, True, False]
     assert [axes.get_xlabel() for axes in figure.axes] == ["", "", "task", "task", "task"]
     assert all(text.get_fontsize() >= 9 for axes in figure.axes for text in axes.texts)
@@ -96,7 +97,7 @@ def test_pictures_are_below_their_tasks():
     assert len(below) == 3
     figure.draw_without_rendering()
     for top, sheet in zip(above, below, strict=True):
-        assert [t.get_text() for t in sheet.get_yticklabels()] == [NAMES[a] for a in PAPER]
+        assert [t.get_text() for t in sheet.get_yticklabels()] == [LABELS[a] for a in PAPER]
         assert [t.get_color() for t in sheet.get_yticklabels()] == [COLOURS[a] for a in PAPER]
         assert [t.get_text() for t in sheet.get_xticklabels()] == ["1", "2", "3", "4"]
         np.testing.assert_allclose(sheet.get_xticks(), [0.5, 1.5, 2.5, 3.5])
@@ -105,7 +106,7 @@ def test_pictures_are_below_their_tasks():
             x_above = top.transData.transform((task, 0))[0]
             x_below = sheet.transData.transform((task, 0))[0]
             assert x_above == pytest.approx(x_below, abs=2.0)
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == [NAMES[a] for a in PAPER]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [LABELS[a] for a in PAPER]
 
 
 def test_every_picture_is_in_its_place():
@@ -148,7 +149,7 @@ def test_without_matplotlib_it_says_what_to_install(monkeypatch):
         regret_figure([chart()])
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", ALL)
 def test_titles_fit_their_panels(name):
     experiment = EXPERIMENTS[name]
     charts = [chart(panel.title) for panel in experiment.panels]

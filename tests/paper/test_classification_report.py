@@ -8,24 +8,18 @@ import numpy as np
 import pytest
 from pyarrow import parquet
 
+from adats.agents.labels import LABELS
 from adats.paper.datasets import ImageData, Split
-from adats.paper.experiments import class_priors, class_report
-from adats.paper.experiments import classification as experiment
-from adats.paper.experiments.class_claims import CLAIMS, READINGS, _most_alike, together
-from adats.paper.experiments.class_report import TIMING, file_names
-from adats.paper.experiments.classification import (
-    FOUR,
-    SETTINGS,
-    Case,
-    Setting,
-    positive_classes,
-    reproduce_classification,
-)
-from adats.plots import NAMES
+from adats.paper.experiments import EXPERIMENTS, image_priors, images, pipeline, reproduce
+from adats.paper.experiments.image_claims import CLAIMS, READINGS, mean_over_classes, most_alike
+from adats.paper.experiments.image_report import about_oracle
+from adats.paper.experiments.images import IMAGES, Case, ImageSetting, positive_classes
+from adats.paper.experiments.report_text import TIMING
+from adats.paper.experiments.simulations import PAPER_AGENTS
 from adats.simulation.simulate import simulate
 
 RUNS = 4
-SMALL = Setting("Toys", rounds=12, arms=5, tasks=3, classes=3)
+SMALL = ImageSetting("Toys", rounds=12, arms=5, tasks=3, classes=3)
 SURE = SMALL._replace(sure=True)
 
 
@@ -46,20 +40,20 @@ def toys(classes=5, each=30, side=3, seed=0):
 @pytest.fixture(scope="module")
 def small():
     """`digits` is a small experiment on toys."""
-    images = toys()
+    pictures = toys()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(experiment, "load", lambda *_, **__: images)
-        patch.setitem(experiment.SETTINGS, "digits", SURE)
-        patch.setattr(class_priors, "TRAINING_TASKS", 8)
-        patch.setattr(class_priors, "TRAINING_ROUNDS", 40)
-        yield images
+        patch.setattr(images, "load", lambda *_, **__: pictures)
+        patch.setitem(EXPERIMENTS, "digits", replace(EXPERIMENTS["digits"], setting=SURE))
+        patch.setattr(image_priors, "TRAINING_TASKS", 8)
+        patch.setattr(image_priors, "TRAINING_ROUNDS", 40)
+        yield pictures
 
 
 @pytest.fixture(scope="module")
 def done(small, tmp_path_factory):  # noqa: ARG001
     calls = []
     out = tmp_path_factory.mktemp("done") / "new" / "folder"
-    path = reproduce_classification(
+    path = reproduce(
         "digits", out=out, runs=RUNS, seed=3, progress=lambda *call: calls.append(call)
     )
     assert path == out / "report.md"
@@ -80,8 +74,8 @@ def section(text, head):
 
 
 def test_the_sizes_are_those_of_the_paper():
-    assert list(SETTINGS) == ["mnist", "omniglot", "digits"]
-    mnist, omniglot = SETTINGS["mnist"], SETTINGS["omniglot"]
+    assert [experiment.name for experiment in IMAGES] == ["digits", "mnist", "omniglot"]
+    _, mnist, omniglot = (experiment.setting for experiment in IMAGES)
     assert (mnist.tasks, mnist.rounds, mnist.arms, mnist.sure) == (10, 200, 30, False)
     assert (omniglot.tasks, omniglot.rounds, omniglot.arms, omniglot.sure) == (10, 10, 10, True)
 
@@ -100,7 +94,7 @@ def test_positive_classes():
 
 
 def test_the_reading_of_features_by_hand():
-    prior = class_priors.of_features(np.array([[1.0, 0.0], [3.0, 0.0], [2.0, 6.0]]))
+    prior = image_priors.of_features(np.array([[1.0, 0.0], [3.0, 0.0], [2.0, 6.0]]))
     np.testing.assert_allclose(prior.mu, [2.0, 2.0])
     np.testing.assert_allclose(prior.cov, [[1.0, 0.0], [0.0, 12.0]])
 
@@ -108,8 +102,8 @@ def test_the_reading_of_features_by_hand():
 @pytest.fixture
 def enough(monkeypatch):
     """Training tasks enough to learn from."""
-    monkeypatch.setattr(class_priors, "TRAINING_TASKS", 100)
-    monkeypatch.setattr(class_priors, "TRAINING_ROUNDS", 200)
+    monkeypatch.setattr(image_priors, "TRAINING_TASKS", 100)
+    monkeypatch.setattr(image_priors, "TRAINING_ROUNDS", 200)
 
 
 @pytest.mark.statistical
@@ -121,7 +115,7 @@ def test_the_reading_of_logs_is_the_regression_over_random_pictures():
     train = images.train
     chances = np.where(train.labels == 1, 0.9, 0.1)
     best = np.linalg.lstsq(train.features, chances, rcond=None)[0]
-    pulls = class_priors.TRAINING_TASKS * class_priors.TRAINING_ROUNDS
+    pulls = image_priors.TRAINING_TASKS * image_priors.TRAINING_ROUNDS
     gram = train.features.T @ train.features / len(train.labels) * pulls
     error = np.sqrt(np.diag(np.linalg.inv(gram)) * 0.25)  # a reward has variance 0.25 at most
     assert (np.abs(fit.mu - best) < 4 * error).all()
@@ -144,8 +138,8 @@ def test_what_ada_ts_learned_in_training_makes_the_best_oracle():
         case = Case(images, setting, positive)
         priors = case.priors(seed=1)
         assert (priors["play"].cov == 0).all()
-        told = case.told(priors, options)
-        outcome = case.run("features", priors["features"], options)
+        told = case.oracle_regrets(priors, options)
+        outcome = case.outcome("features", priors["features"], told, options)
         np.testing.assert_array_equal(told["features", "features"], outcome.total("oracle-ts"))
         totals.append((told["play", "none"], outcome.total("oracle-ts"), outcome.total("ada-ts")))
     best, oracle, ada = np.sum(totals, axis=0)
@@ -159,29 +153,32 @@ def test_what_ada_ts_learned_in_training_makes_the_best_oracle():
 
 def test_pulled_pictures_are_those_of_the_run_that_is_shown(small):
     case = Case(small, SURE, 1)
-    prior = class_priors.of_features(small.train.features[small.train.labels == 1])
+    prior = image_priors.of_features(small.train.features[small.train.labels == 1])
     options = {"runs": RUNS, "seed": 5, "workers": 1, "engine": "local"}
-    outcome = case.run("features", prior, options)
+    outcome = case.outcome("features", prior, {}, options)
     problem = case.problem(small.test, prior)
-    regret = simulate(problem, FOUR, tasks=3, rounds=12, detail="round", **options).regret
-    for i, agent in enumerate(FOUR):
+    regret = simulate(problem, PAPER_AGENTS, tasks=3, rounds=12, detail="round", **options).regret
+    for i, agent in enumerate(PAPER_AGENTS):
         wrong = small.test.labels[outcome.pulled[agent]] != 1
         np.testing.assert_allclose(regret[i, :, :, 0], np.where(wrong, 0.8, 0.0))
-    assert set(outcome.pulled) == {*FOUR, "ada-ts-"}
+    assert set(outcome.pulled) == {*PAPER_AGENTS, "ada-ts-"}
 
 
 def test_the_class_that_a_picture_resembles_most():
     images = toys()
     means = [images.train.images[images.train.labels == c].mean(axis=0) for c in range(5)]
     blurred = np.array([0.6 * means[c] + 0.1 * sum(means) for c in (3, 0, 4)])
-    assert _most_alike(blurred, images).tolist() == [3, 0, 4]
+    assert most_alike(blurred, images).tolist() == [3, 0, 4]
 
 
 # what is written
 
 
 def test_files(done):
-    assert {path.name for path in done.iterdir()} == {*file_names("digits"), "report.md"}
+    assert {path.name for path in done.iterdir()} == {
+        *EXPERIMENTS["digits"].file_names(),
+        "report.md",
+    }
     for reading in READINGS:
         png = (done / f"digits-{reading}.png").read_bytes()
         assert png.startswith(b"\x89PNG")
@@ -200,7 +197,7 @@ def test_tables_are_what_the_records_say(small, done):
     assert (small.test.labels[records["picture"]] == records["label"]).all()
     text = (done / "report.md").read_text()
     head, _, *table = rows(section(text, "Total regret"))
-    agents = {pretty: agent for agent, pretty in NAMES.items()}
+    agents = {pretty: agent for agent, pretty in LABELS.items()}
     totals = records.groupby(["panel", "agent", "run"])["regret"].sum()
     for label, *cells in table:
         for pretty, cell in zip(head[1:], cells, strict=True):
@@ -246,7 +243,7 @@ def test_report_has_every_claim_and_both_readings(done):
 @pytest.mark.usefixtures("small")
 def test_one_seed_gives_the_same_files_on_any_workers(tmp_path):
     def files(folder, **options):
-        reproduce_classification("digits", out=tmp_path / folder, runs=2, **options)
+        reproduce("digits", out=tmp_path / folder, runs=2, **options)
         found = {path.name: path.read_bytes() for path in (tmp_path / folder).iterdir()}
         return {**found, "report.md": found["report.md"].split(TIMING.encode())[0]}
 
@@ -259,8 +256,9 @@ def test_what_the_report_says_of_the_oracle(small):
     options = {"runs": RUNS, "seed": 5, "workers": 1, "engine": "local"}
     case = Case(small, SURE, 1)
     priors = case.priors(1)
-    pooled = together([case.run("features", priors["features"], options)], small, "features")
-    told = [case.told(priors, options)]
+    told = case.oracle_regrets(priors, options)
+    outcome = case.outcome("features", priors["features"], told, options)
+    pooled = mean_over_classes([outcome], "features")
 
     def says(*scores):
         found = []
@@ -269,7 +267,7 @@ def test_what_the_report_says_of_the_oracle(small):
                 np.ones_like(pooled.result.regret) * np.array([oracle, ada, 9, 9])[:, None, None]
             )
             found.append(replace(pooled, result=replace(pooled.result, regret=regret)))
-        return class_report._oracle(found, told)
+        return about_oracle(found, [told])
 
     assert "loses to AdaTS under both readings" in says((3, 2), (3, 2))
     assert "loses to AdaTS under reading features:" in says((3, 2))
@@ -282,15 +280,15 @@ def test_what_the_report_says_of_the_oracle(small):
 @pytest.mark.usefixtures("small")
 def test_what_cannot_be_is_refused_before_anything_is_done(tmp_path, monkeypatch):
     for name, options, message in (
-        ("cifar", {}, "unknown experiment 'cifar'; known are mnist, omniglot, digits"),
+        ("cifar", {}, "unknown experiment 'cifar'; known are .*, digits, mnist, omniglot"),
         ("digits", {"runs": 1}, "runs .* 1"),
     ):
         with pytest.raises(ValueError, match=message):
-            reproduce_classification(name, out=tmp_path / "out", **options)
+            reproduce(name, out=tmp_path / "out", **options)
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="is a file"):
-        reproduce_classification("digits", out=tmp_path / "file")
-    monkeypatch.setattr(experiment, "has_numba", lambda: False)
+        reproduce("digits", out=tmp_path / "file")
+    monkeypatch.setattr(pipeline, "has_numba", lambda: False)
     with pytest.raises(ValueError, match=r"pip install 'adats\[sim\]'"):
-        reproduce_classification("digits", out=tmp_path / "out")
+        reproduce("digits", out=tmp_path / "out")
     assert not (tmp_path / "out").exists()

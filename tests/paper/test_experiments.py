@@ -10,12 +10,21 @@ import numpy as np
 import pytest
 from pyarrow import parquet
 
-from adats.paper.experiments import EXPERIMENTS, Panel, claims, measures, reproduce, run, total_runs
-from adats.paper.experiments.catalogue import FOUR, SIX, UNTOLD
+from adats.agents.labels import LABELS
+from adats.paper.experiments import (
+    ALL,
+    EXPERIMENTS,
+    Panel,
+    claims,
+    measures,
+    pipeline,
+    reproduce,
+    total_steps,
+)
 from adats.paper.experiments.measures import Measure, overall, ratio, slope, z_score
 from adats.paper.experiments.panels import run_panel
-from adats.paper.experiments.report import TIMING, file_names
-from adats.plots import NAMES
+from adats.paper.experiments.report_text import TIMING
+from adats.paper.experiments.simulations import PAPER_AGENTS, SPREAD_AGENTS, WIDTH_AGENTS
 from adats.simulation.problems import GaussianProblem
 
 RUNS = 3
@@ -34,13 +43,13 @@ def everything(tmp_path_factory):
 @pytest.fixture
 def small(monkeypatch):
     """A small experiment named `mixture`, and nothing else."""
-    panel = Panel("small", GaussianProblem, FOUR, tasks=3, rounds=7)
+    panel = Panel("small", GaussianProblem, PAPER_AGENTS, tasks=3, rounds=7)
     experiment = replace(
         EXPERIMENTS["mixture"],
         panels=(panel, replace(panel, explore_first=True)),
         runs=4,
     )
-    monkeypatch.setattr(run, "EXPERIMENTS", {"mixture": experiment})
+    monkeypatch.setattr(pipeline, "EXPERIMENTS", {"mixture": experiment})
 
 
 def rows(text):
@@ -58,8 +67,8 @@ def section(text, head):
 
 def test_the_experiments_are_those_of_the_paper_and_three_more():
     own = ["semibandit", "mixture", "unknown-spread"]
-    assert list(EXPERIMENTS) == ["synthetic", "gaussian", "linear", *own]
-    for experiment in EXPERIMENTS.values():
+    assert list(ALL) == ["synthetic", "gaussian", "linear", *own]
+    for experiment in (EXPERIMENTS[name] for name in ALL):
         assert experiment.runs == 100
         assert len({panel.label for panel in experiment.panels}) == len(experiment.panels)
         assert {(panel.tasks, panel.rounds) for panel in experiment.panels} == {(20, 200)}
@@ -85,16 +94,16 @@ def test_the_settings_are_those_of_the_paper():
     assert seen("linear", "dim", "arms") == {
         ("linear", d, 5 * d, s, False) for d in (2, 4, 8) for s in (0.5, 1.0)
     }
-    agents = {n: {p.agents for p in e.panels} for n, e in EXPERIMENTS.items()}
-    assert agents["gaussian"] == agents["linear"] == {SIX}
-    assert agents["synthetic"] == agents["semibandit"] == agents["mixture"] == {FOUR}
-    assert agents["unknown-spread"] == {UNTOLD}
+    agents = {n: {p.agents for p in EXPERIMENTS[n].panels} for n in ALL}
+    assert agents["gaussian"] == agents["linear"] == {WIDTH_AGENTS}
+    assert agents["synthetic"] == agents["semibandit"] == agents["mixture"] == {PAPER_AGENTS}
+    assert agents["unknown-spread"] == {SPREAD_AGENTS}
 
 
 def test_total_runs():
-    assert total_runs("synthetic") == 500
-    assert total_runs("gaussian", 10) == 120
-    assert total_runs("all", 2) == 2 * sum(len(e.panels) for e in EXPERIMENTS.values())
+    assert total_steps("synthetic") == 500
+    assert total_steps("gaussian", 10) == 120
+    assert total_steps("all", 2) == 2 * sum(len(EXPERIMENTS[n].panels) for n in ALL)
 
 
 # What is written
@@ -102,19 +111,22 @@ def test_total_runs():
 
 def test_progress_counts_every_run_once(everything):
     _, calls = everything
-    total = total_runs("all", RUNS)
+    total = total_steps("all", RUNS)
     done = [0, *(call[1] for call in calls)]
     assert {call[2] for call in calls} == {total}
     assert done[-1] == total
     assert all(a < b for a, b in pairwise(done))
-    labels = [panel.label for e in EXPERIMENTS.values() for panel in e.panels]
+    labels = [panel.label for n in ALL for panel in EXPERIMENTS[n].panels]
     assert list(dict.fromkeys(call[0] for call in calls)) == list(dict.fromkeys(labels))
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", ALL)
 def test_files(everything, name):
     folder = everything[0] / name
-    assert {path.name for path in folder.iterdir()} == {*file_names(name), "report.md"}
+    assert {path.name for path in folder.iterdir()} == {
+        *EXPERIMENTS[name].file_names(),
+        "report.md",
+    }
     png = (folder / f"{name}.png").read_bytes()
     assert png.startswith(b"\x89PNG")
     assert len(png) > 50_000
@@ -123,7 +135,7 @@ def test_files(everything, name):
     assert len(drawn) > sum(2 * len(panel.agents) for panel in panels)  # lines and bands
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", ALL)
 def test_report_has_every_claim(everything, name):
     text = (everything[0] / name / "report.md").read_text()
     table = dict(rows(section(text, "Claims").split("###")[0])[2:])
@@ -137,7 +149,7 @@ def test_report_has_every_claim(everything, name):
         assert all(re.search(r"\d|inf", measured) for _, _, measured, _ in found)
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", ALL)
 def test_table_is_what_the_records_say(everything, name):
     folder = everything[0] / name
     records = parquet.read_table(folder / "records.parquet").to_pandas()
@@ -148,7 +160,7 @@ def test_table_is_what_the_records_say(everything, name):
     totals = records.groupby(["panel", "agent", "run"])["regret"].sum()
     head, _, *table = rows(section((folder / "report.md").read_text(), "Total regret"))
     assert [row[0] for row in table] == [panel.label for panel in EXPERIMENTS[name].panels]
-    agents = {pretty: agent for agent, pretty in NAMES.items()}
+    agents = {pretty: agent for agent, pretty in LABELS.items()}
     for label, *cells in table:
         for pretty, cell in zip(head[1:], cells, strict=True):
             of_runs = totals[label, agents[pretty]].to_numpy()
@@ -173,7 +185,8 @@ def test_curves_accumulate_within_tasks(everything):
 
 def test_report_on_all_links_to_each(everything):
     text = (everything[0] / "report.md").read_text()
-    for name, experiment in EXPERIMENTS.items():
+    for name in ALL:
+        experiment = EXPERIMENTS[name]
         assert f"[{experiment.title}]({name}/report.md)" in text
         for claim in experiment.claims:
             assert claim.text in text
@@ -207,7 +220,7 @@ def test_one_seed_gives_the_same_files_but_for_the_timing(tmp_path):
 
 
 def test_unknown_name_lists_the_known(tmp_path):
-    for call in (lambda: reproduce("figure2", out=tmp_path / "x"), lambda: total_runs("figure2")):
+    for call in (lambda: reproduce("figure2", out=tmp_path / "x"), lambda: total_steps("figure2")):
         with pytest.raises(ValueError, match=r"'figure2'.*synthetic, gaussian, linear, .*, all"):
             call()
     assert not (tmp_path / "x").exists()
@@ -293,7 +306,7 @@ def made_up():
     """Outcomes of the synthetic experiment with given means of a task's regret."""
 
     def make(means, meta_scale=0.5, first=False, runs=50):
-        panel = Panel(f"σ_q = {meta_scale}", GaussianProblem, FOUR, 20, 10, first)
+        panel = Panel(f"σ_q = {meta_scale}", GaussianProblem, PAPER_AGENTS, 20, 10, first)
         problem = GaussianProblem(meta_scale=meta_scale)
         outcome = run_panel(panel, problem, runs=2, seed=1, workers=1, engine="local")
         noise = np.random.default_rng(2).normal(0, 0.05, (4, runs, 20))

@@ -12,45 +12,49 @@ from numpy.testing import assert_allclose
 from pyarrow import parquet
 from scipy.stats import gamma
 
-from adats.paper.experiments import policies
+from adats.agents.labels import LABELS
+from adats.paper.experiments import EXPERIMENTS, pipeline, reproduce, total_steps
 from adats.paper.experiments.measures import overall
-from adats.paper.experiments.panels import Panel
+from adats.paper.experiments.panels import Panel, outcome_of
 from adats.paper.experiments.policies import (
     AGENTS,
-    LATE_ROWS,
-    ROWS,
-    few,
-    reproduce_policies,
-    total_policy_runs,
+    POLICY_EXPERIMENT,
+    GaussianPendingIgnored,
+    LinearPendingIgnored,
 )
 from adats.paper.experiments.policies_claims import (
     CLAIMS,
-    INDICES,
-    LATE,
-    UNCOUNTED,
-    PolicyOutcome,
+    DELAY,
+    INDEX_AGENTS,
+    PENDING_IGNORED,
     tail,
     tail_ratio,
 )
-from adats.paper.experiments.policies_report import FILES, crossing
-from adats.paper.experiments.report import TIMING
-from adats.plots import NAMES
+from adats.paper.experiments.policies_report import crossing
+from adats.paper.experiments.report_text import TIMING
 from adats.simulation.problems import GaussianProblem, LinearProblem
+from adats.simulation.problems.problem import Index
 from adats.simulation.simulate import Result, simulate
 
 RUNS, TASKS, ROUNDS, MANY = 20, 12, 15, 14
+TABLE, LATE = (
+    [p for p in POLICY_EXPERIMENT.panels if p.part == part] for part in ("table", "late")
+)
+FILES = POLICY_EXPERIMENT.file_names()
 
 
 @pytest.fixture(scope="module")
 def small():
     """The same experiment with few short tasks: its folder, and the calls for progress."""
+    panels = []
+    for panel in POLICY_EXPERIMENT.panels:
+        tasks = MANY if panel.part == "many" else TASKS
+        title = panel.title.replace("200 tasks", f"{MANY} tasks")
+        panels.append(replace(panel, title=title, tasks=tasks, rounds=ROUNDS))
     patch = pytest.MonkeyPatch()
-    rows = tuple(replace(row, tasks=TASKS, rounds=ROUNDS) for row in ROWS)
-    late = dict(zip(rows[2:4], LATE_ROWS.values(), strict=True))
-    patch.setattr(policies, "ROWS", rows)
-    patch.setattr(policies, "LATE_ROWS", late)
-    patch.setattr(policies, "MANY", MANY)
-    yield rows
+    experiments = {**EXPERIMENTS, "policies": replace(POLICY_EXPERIMENT, panels=tuple(panels))}
+    patch.setattr(pipeline, "EXPERIMENTS", experiments)
+    yield [panel for panel in panels if panel.part == "table"]
     patch.undo()
 
 
@@ -58,7 +62,7 @@ def small():
 def written(small, tmp_path_factory):  # noqa: ARG001
     calls = []
     out = tmp_path_factory.mktemp("policies") / "new" / "folder"
-    path = reproduce_policies(out=out, runs=RUNS, seed=5, progress=lambda *c: calls.append(c))
+    path = reproduce("policies", out=out, runs=RUNS, seed=5, progress=lambda *c: calls.append(c))
     assert path == out / "report.md"
     return out, calls, path.read_text()
 
@@ -87,46 +91,46 @@ def test_the_rows_are_those_of_the_issue():
         assert panel.agents == AGENTS
         return settings["name"], settings.get("dim"), settings["arms"], settings["meta_scale"]
 
-    assert [kind(panel) for panel in ROWS] == [
+    assert [kind(panel) for panel in TABLE] == [
         ("gaussian", None, 2, 0.5),
         ("gaussian", None, 2, 1.0),
         ("gaussian", None, 8, 1.0),
         ("linear", 2, 10, 0.5),
         ("linear", 8, 40, 1.0),
     ]
-    for row, uncounted in LATE_ROWS.items():
-        assert uncounted().describe() == row.problem().describe()
+    for panel, row in zip(LATE, TABLE[2:4], strict=True):
+        assert panel.variant.problem().describe() == row.problem().describe()
 
 
 def test_counts_of_runs():
-    assert [few(runs) for runs in (2, 20, 1000, 2000)] == [2, 2, 100, 200]
-    assert total_policy_runs(20) == 5 * 20 + 5 * 2 + 4 * 2
-    assert total_policy_runs() == 5 * 2000 + 5 * 200 + 4 * 200
+    assert [LATE[0].runs(runs) for runs in (2, 20, 1000, 2000)] == [2, 2, 100, 200]
+    assert total_steps("policies", 20) == 5 * 20 + 5 * 2 + 4 * 2
+    assert total_steps("policies") == 5 * 2000 + 5 * 200 + 4 * 200
     with pytest.raises(ValueError, match="runs must be a whole number of at least 2"):
-        total_policy_runs(1)
+        total_steps("policies", 1)
 
 
 @pytest.mark.parametrize(
     ("uncounted", "problem"),
     [
-        (policies._UncountedGaussian(3), GaussianProblem(3)),
-        (policies._UncountedLinear(2, 4), LinearProblem(2, 4)),
+        (GaussianPendingIgnored(3), GaussianProblem(3)),
+        (LinearPendingIgnored(2, 4), LinearProblem(2, 4)),
     ],
 )
 def test_pending_pulls_are_all_that_differs(uncounted, problem):
     def regret(which, delay):
         options = {"tasks": 3, "rounds": 20, "runs": 3, "seed": 1, "delay": delay}
-        return simulate(which, INDICES, **options, explore_first=True).regret  # breaks ties
+        return simulate(which, INDEX_AGENTS, **options, explore_first=True).regret  # breaks ties
 
     assert_allclose(regret(uncounted, 0), regret(problem, 0), atol=1e-9)  # nothing is pending
     assert not np.allclose(regret(uncounted, 8), regret(problem, 8))
 
 
 def test_an_index_that_does_not_count_asks_for_one_arm_again_and_again():
-    world, first = policies._UncountedGaussian(4), np.zeros((0, 1), dtype=np.intp)
+    world, first = GaussianPendingIgnored(4), np.zeros((0, 1), dtype=np.intp)
     rng = np.random.default_rng(1)
     instance = world.instance(world.start(rng), 10, rng)
-    index = policies.Index(1, np.full(10, 1.0), np.zeros(4), 10)
+    index = Index(1, np.full(10, 1.0), np.zeros(4), 10)
     stats = world.play_index(index, world.meta().task_prior(), instance, first, np.empty(10))
     assert sorted(stats.count.tolist()) == [0, 0, 0, 10]
     plain = GaussianProblem(4)
@@ -139,7 +143,7 @@ def test_an_index_that_does_not_count_asks_for_one_arm_again_and_again():
 
 def test_progress_counts_every_run_once(written):
     _, calls, _ = written
-    total = total_policy_runs(RUNS)
+    total = total_steps("policies", RUNS)
     done = [0, *(call[1] for call in calls)]
     assert {call[2] for call in calls} == {total}
     assert done[-1] == total
@@ -156,7 +160,7 @@ def test_files(written):
             assert f"]({name})" in text
         elif name.endswith("svg"):
             words = "".join(ET.parse(out / name).getroot().itertext())
-            assert all(NAMES[agent] in words for agent in AGENTS[:-1])
+            assert all(LABELS[agent] in words for agent in AGENTS[:-1])
 
 
 @pytest.fixture
@@ -174,7 +178,7 @@ def of(totals, label, agent, since=0):
 
 def test_tables_are_what_the_records_say(written, totals, small):
     text = written[2]
-    agents = {pretty: agent for agent, pretty in NAMES.items()}
+    agents = {pretty: agent for agent, pretty in LABELS.items()}
     mean, share = tables(section(text, f"Total regret over {TASKS} tasks"))
     (tails,) = tables(section(text, "Tails"))
     (learned,) = tables(section(text, "From task 10 on"))
@@ -200,9 +204,11 @@ def test_tables_are_what_the_records_say(written, totals, small):
 def test_late_and_many_are_what_the_records_say(written, totals, small):
     text = written[2]
     (late,) = tables(section(text, "Rewards that come late"))
-    names = {pretty: agent for agent, pretty in NAMES.items()} | {v: v for v in UNCOUNTED.values()}
-    assert [names[row[0]] for row in late[2:]] == [*AGENTS[:-1], *UNCOUNTED.values()]
-    assert late[0][1:] == [f"{small[i].label}, rewards {LATE} rounds late" for i in (2, 3)]
+    names = {pretty: agent for agent, pretty in LABELS.items()} | {
+        v: v for v in PENDING_IGNORED.values()
+    }
+    assert [names[row[0]] for row in late[2:]] == [*AGENTS[:-1], *PENDING_IGNORED.values()]
+    assert late[0][1:] == [f"{small[i].label}, rewards {DELAY} rounds late" for i in (2, 3)]
     for row in late[2:]:
         for label, cell in zip(late[0][1:], row[1:], strict=True):
             assert cell.startswith(f"{of(totals, label, names[row[0]]).mean():.1f} ± ")
@@ -213,7 +219,7 @@ def test_late_and_many_are_what_the_records_say(written, totals, small):
             assert cell.startswith(f"{of(totals, row[0], names[name]).mean():.0f} ± ")
     some = totals[totals["panel"] == many[2][0]]
     assert some["task"].max() == MANY
-    assert some["run"].nunique() == few(RUNS)
+    assert some["run"].nunique() == LATE[0].runs(RUNS)
 
 
 def test_the_report_has_every_claim(written):
@@ -229,7 +235,7 @@ def test_the_report_has_every_claim(written):
 
 
 def test_one_seed_gives_the_same_files_but_for_the_timing(written, tmp_path):
-    reproduce_policies(out=tmp_path, runs=RUNS, seed=5)
+    reproduce("policies", out=tmp_path, runs=RUNS, seed=5)
     for name in (*FILES, "report.md"):
         one, two = ((folder / name).read_bytes() for folder in (written[0], tmp_path))
         assert one.split(TIMING.encode())[0] == two.split(TIMING.encode())[0], name
@@ -240,14 +246,14 @@ def test_missing_packages_are_named_before_anything_runs(tmp_path, monkeypatch, 
     monkeypatch.setitem(sys.modules, package, None)
     stop = {"progress": lambda *_: pytest.fail("it runs")}
     with pytest.raises(ValueError, match="pip install"):
-        reproduce_policies(out=tmp_path / "x", runs=2, **stop)
+        reproduce("policies", out=tmp_path / "x", runs=2, **stop)
     assert not (tmp_path / "x").exists()
 
 
 def test_out_must_not_be_a_file(tmp_path):
     (tmp_path / "file").write_text("mine")
     with pytest.raises(ValueError, match="is a file"):
-        reproduce_policies(out=tmp_path / "file", runs=2)
+        reproduce("policies", out=tmp_path / "file", runs=2)
 
 
 # How claims are judged
@@ -259,11 +265,10 @@ def made_up(part, means, *, agents=AGENTS, dim=None, noise=0.05, tasks=20):
     regret = np.array([np.broadcast_to(m, tasks) for m in means], dtype=float)[:, None]
     regret = regret + noise * rng.standard_normal((len(means), 200, tasks))
     problem = {"name": "made up"} | ({} if dim is None else {"dim": dim})
-    panel = Panel(f"made up, {tasks} tasks", GaussianProblem, agents, tasks=tasks)
+    panel = Panel(f"made up, {tasks} tasks", GaussianProblem, agents, tasks=tasks, part=part)
     sizes = (problem, tasks, 200, 200, 1, False)
-    return PolicyOutcome.of(
-        part, panel, Result(*sizes, tuple(agents), regret, 1.0, np.ones(len(means)))
-    )
+    result = Result(*sizes, tuple(agents), regret, 1.0, np.ones(len(means)))
+    return outcome_of(panel, result)
 
 
 def verdicts(*outcomes):
@@ -294,7 +299,7 @@ def test_late_tasks_are_judged_apart():
 
 
 def test_claims_about_many_tasks_and_late_rewards():
-    names = (*AGENTS[:-1], *UNCOUNTED.values())
+    names = (*AGENTS[:-1], *PENDING_IGNORED.values())
     good = made_up("late", [2.0, 4.0, 3.0, 3.0, 3.0, 5.0, 5.0, 5.0], agents=names)
     bad = made_up("late", [2.0, 4.0, 5.0, 5.0, 5.0, 4.5, 4.5, 4.5], agents=names)
     assert verdicts(good)[7:] == ["holds", "holds"]

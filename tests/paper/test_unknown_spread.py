@@ -8,11 +8,11 @@ import pytest
 
 import adats
 from adats import BeliefMixture, BetaArms, GaussianMeta
-from adats.paper.experiments import EXPERIMENTS, claims, run
-from adats.paper.experiments.catalogue import UNTOLD
+from adats.paper.experiments import EXPERIMENTS, claims
+from adats.paper.experiments.figures import spread_figure
 from adats.paper.experiments.measures import overall, ratio
 from adats.paper.experiments.panels import run_panel
-from adats.paper.experiments.report import report, spread_figure
+from adats.paper.experiments.simulations import SPREAD_AGENTS
 from adats.simulation.problems import (
     GaussianProblem,
     LinearProblem,
@@ -112,8 +112,8 @@ def test_a_draw_works_out_one_posterior_and_the_mean_all(monkeypatch):
 @KINDS
 def test_workers_do_not_matter(kind):
     options = {"tasks": 3, "rounds": 20, "runs": 4, "seed": 7, "detail": "round"}
-    one = simulate(kind(), UNTOLD, **options)
-    two = simulate(kind(), UNTOLD, **options, workers=2, chunk=1)
+    one = simulate(kind(), SPREAD_AGENTS, **options)
+    two = simulate(kind(), SPREAD_AGENTS, **options, workers=2, chunk=1)
     np.testing.assert_array_equal(one.regret, two.regret)
 
 
@@ -159,7 +159,7 @@ def test_regret_is_near_that_of_the_agent_that_knows(kind, runs):
 def test_every_problem_with_every_spread():
     seen = {}
     for panel in EXPERIMENT.panels:
-        assert panel.agents == UNTOLD
+        assert panel.agents == SPREAD_AGENTS
         settings = panel.problem().describe()
         assert settings.pop("noise") == 1.0
         spread = settings.pop("task_scale")
@@ -172,7 +172,7 @@ def test_every_problem_with_every_spread():
         ("linear", 2, 10, 1.0): list(TESTED),
         ("linear", 4, 20, 1.0): list(TESTED),
     }
-    assert [agent for agent in UNTOLD if AGENTS[agent].spreads] == [
+    assert [agent for agent in SPREAD_AGENTS if AGENTS[agent].spreads] == [
         "ada-grid", "ada-narrow", "ada-broad"
     ]  # fmt: skip
 
@@ -186,7 +186,7 @@ def outcomes():
 
 
 def test_figure_shows_the_ratios(outcomes):
-    figure = spread_figure(outcomes, [run.chart(o) for o in outcomes])
+    figure = spread_figure(outcomes, EXPERIMENT.columns)
     assert len(figure.axes) == 12
     titles = [axes.get_title(loc="left") for axes in figure.axes]
     assert [title.count("σ_0") for title in titles] == [0] * 8 + [1] * 4
@@ -208,7 +208,7 @@ def test_figure_shows_the_ratios(outcomes):
 
 
 def test_report_states_the_grid_and_judges_every_setting(outcomes):
-    text = report("unknown-spread", outcomes, workers=1, engine="local")
+    text = EXPERIMENT.report(outcomes, workers=1, engine="local")
     assert "0.02, 0.0386, 0.0746, 0.144, 0.278, 0.537, 1.04, 2 times σ" in text
     first = text.split("### 1. ")[1].split("### 2. ")[0]
     assert all(f"| {panel.title} |" in first for panel in EXPERIMENT.panels)

@@ -1,7 +1,9 @@
 """`adats bound`: Theorems 5 and 6."""
 
+from collections.abc import Callable
 from dataclasses import asdict
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated, get_args
 
 import numpy as np
 import typer
@@ -22,13 +24,18 @@ from adats.paper import bounds
 
 bound_app = typer.Typer(help="Regret bounds of the paper, term by term.", no_args_is_help=True)
 
+Bound = Callable[..., bounds.LinearBound | bounds.SemibanditBound]
+Delta = Annotated[float | None, typer.Option(help="1/n² unless given.")]
 
-def _print_bounds(columns: dict[str, Any], json_to: str | None) -> None:
-    data = {name: asdict(bound) for name, bound in columns.items()}
+
+def _print_bounds(bound: Bound, json_to: str | None) -> None:
+    """The terms of a bound with the constants of either kind."""
+    check_json(json_to)
+    data = {kind: asdict(bound(constants=kind)) for kind in get_args(bounds.Constants)}
     write_json(json_to, data)
     if json_to == "-":
         return
-    table = Table("term", *(f"{name} constants" for name in data))
+    table = Table("term", *(f"{kind} constants" for kind in data))
     for term in next(iter(data.values())):
         table.add_row(term, *(f"{column[term]:,.4g}" for column in data.values()))
     console.print(table)
@@ -44,27 +51,24 @@ def bound_linear(
     task_scale: TaskScale = 0.1,
     noise: Noise = 1.0,
     eta: Annotated[float, typer.Option(help="Smallest eigenvalue of the forced arms.")] = 0.5,
-    delta: Annotated[float | None, typer.Option(help="1/n² unless given.")] = None,
+    delta: Delta = None,
     json_to: Json = None,
 ) -> None:
     """Theorem 5: AdaTS in a linear bandit."""
-    check_json(json_to)
-
-    def bound(constants: bounds.Constants) -> Any:
-        return bounds.linear_bound(
-            tasks=tasks,
-            rounds=rounds,
-            dim=dim,
-            arms=arms,
-            meta_cov=meta_scale**2 * np.eye(max(dim, 1)),
-            task_cov=task_scale**2 * np.eye(max(dim, 1)),
-            noise=noise,
-            eta=eta,
-            delta=delta,
-            constants=constants,
-        )
-
-    _print_bounds({"paper": bound("paper"), "safe": bound("safe")}, json_to)
+    identity = np.eye(max(dim, 1))
+    bound = partial(
+        bounds.linear_bound,
+        tasks=tasks,
+        rounds=rounds,
+        dim=dim,
+        arms=arms,
+        meta_cov=meta_scale**2 * identity,
+        task_cov=task_scale**2 * identity,
+        noise=noise,
+        eta=eta,
+        delta=delta,
+    )
+    _print_bounds(bound, json_to)
 
 
 @bound_app.command("semibandit")
@@ -76,23 +80,19 @@ def bound_semibandit(
     meta_scale: MetaScale = 0.5,
     task_scale: TaskScale = 0.1,
     noise: Noise = 1.0,
-    delta: Annotated[float | None, typer.Option(help="1/n² unless given.")] = None,
+    delta: Delta = None,
     json_to: Json = None,
 ) -> None:
     """Theorem 6: AdaTS in a semi-bandit."""
-    check_json(json_to)
-
-    def bound(constants: bounds.Constants) -> Any:
-        return bounds.semibandit_bound(
-            tasks=tasks,
-            rounds=rounds,
-            arms=arms,
-            size=size,
-            meta_scale=meta_scale,
-            task_scale=task_scale,
-            noise=noise,
-            delta=delta,
-            constants=constants,
-        )
-
-    _print_bounds({"paper": bound("paper"), "safe": bound("safe")}, json_to)
+    bound = partial(
+        bounds.semibandit_bound,
+        tasks=tasks,
+        rounds=rounds,
+        arms=arms,
+        size=size,
+        meta_scale=meta_scale,
+        task_scale=task_scale,
+        noise=noise,
+        delta=delta,
+    )
+    _print_bounds(bound, json_to)

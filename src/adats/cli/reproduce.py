@@ -7,13 +7,11 @@ from typing import Annotated
 import typer
 
 from adats.cli.common import EngineName, Seed, check_folder, console, stage_bar
-from adats.paper.experiments import EXPERIMENTS, reproduce_any
-
-NAMES = (*EXPERIMENTS, "policies", "digits", "mnist", "omniglot")
+from adats.paper import experiments
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(help=f"{', '.join(NAMES)}; or all.")],
+    name: Annotated[str, typer.Argument(help=f"{', '.join(experiments.EXPERIMENTS)}; or all.")],
     runs: Annotated[int | None, typer.Option(help="Runs, if not those of the paper.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for figures, records and report.")] = Path(
         "out"
@@ -31,7 +29,7 @@ def reproduce(
     """
     check_folder(out)
     with stage_bar(f"reproducing {name}") as progress:
-        report = reproduce_any(
+        report = experiments.reproduce(
             name,
             out=out,
             data=data,

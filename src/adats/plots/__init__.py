@@ -5,27 +5,12 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from adats.agents.labels import label_of
 from adats.models.core.types import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-NAMES = {
-    "oracle-ts": "OracleTS",
-    "ada-ts": "AdaTS",
-    "meta-ts": "MetaTS",
-    "ts": "TS",
-    "ada-ts+": "AdaTS+",
-    "ada-ts-": "AdaTS−",
-    "ada-grid": "AdaTS, spread learned",
-    "ada-narrow": "AdaTS, spread 0.05σ",
-    "ada-broad": "AdaTS, spread 1σ",
-    "ada-ucb": "learned prior, Bayes-UCB",
-    "ada-index": "learned prior, finite horizon",
-    "ada-far": "learned prior, far-sighted",
-    "ada-greedy": "learned prior, greedy",
-}
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; dashes tell once more.
 COLOURS = {
@@ -62,6 +47,11 @@ SETTINGS: Any = {
 }
 
 
+# Above the panels where the layout makes room, at the top where there is room, or where a grid of
+# panels has its last place free.
+LegendPlace = Literal["above", "top", "corner"]
+
+
 class Curve(NamedTuple):
     """Means with their standard errors."""
 
@@ -87,8 +77,14 @@ def need() -> None:
         raise ValueError("figures need Matplotlib: pip install 'adats[plots]'") from None
 
 
-def regret_figure(charts: Sequence[Chart], *, columns: int = 3) -> "Figure":
-    """Cumulative regret with standard-error bands: a panel a chart, and one legend."""
+def regret_figure(
+    charts: Sequence[Chart],
+    *,
+    columns: int = 3,
+    label: str = "cumulative regret",
+    legend: LegendPlace = "above",
+) -> "Figure":
+    """Curves over tasks with standard-error bands: a panel a chart, and one legend."""
     need()
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -106,25 +102,23 @@ def regret_figure(charts: Sequence[Chart], *, columns: int = 3) -> "Figure":
                 continue
             draw_chart(axes, charts[i])
             if i % columns == 0:
-                axes.set_ylabel("cumulative regret")
+                axes.set_ylabel(label)
             if i + columns >= len(charts):  # no panel below
                 axes.set_xlabel("task")
-        draw_legend(figure)
+        draw_legend(figure, legend)
     return figure
 
 
-def draw_legend(figure: "Figure", *, outside: bool = True) -> None:
-    """One legend for all panels; `outside` of them, where the layout makes room for it."""
-    handles = {line.get_label(): line for axes in figure.axes for line in axes.get_lines()}
-    figure.legend(
-        list(handles.values()),
-        [str(label) for label in handles],
-        loc="outside upper center" if outside else "upper center",
-        ncols=len(handles),
-        frameon=False,
-        fontsize=11,
-        handlelength=2.6,
-    )
+def draw_legend(figure: "Figure", place: LegendPlace) -> None:
+    """One legend for all panels."""
+    lines = {line.get_label(): line for axes in figure.axes for line in axes.get_lines()}
+    handles, labels = list(lines.values()), [str(label) for label in lines]
+    if place == "corner":
+        beside: Any = {"loc": "lower right", "bbox_to_anchor": (0.99, 0.12)}
+    else:
+        loc = "outside upper center" if place == "above" else "upper center"
+        beside = {"loc": loc, "ncols": len(lines), "handlelength": 2.6}
+    figure.legend(handles, labels, frameon=False, fontsize=11, **beside)
 
 
 def draw_chart(axes: "Axes", chart: Chart) -> None:
@@ -139,7 +133,7 @@ def draw_chart(axes: "Axes", chart: Chart) -> None:
             color=colour,
             linewidth=1.6,
             linestyle=DASHES.get(agent, "-"),
-            label=NAMES.get(agent, agent),
+            label=label_of(agent),
         )
     axes.set_xlim(0, chart.x[-1])
     axes.set_ylim(bottom=0)
@@ -147,9 +141,21 @@ def draw_chart(axes: "Axes", chart: Chart) -> None:
     axes.locator_params(axis="y", nbins=6)
     axes.set_title(_symbols(chart.title), loc="left", fontsize=10.5, pad=18)
     axes.text(0, 1.03, chart.note, transform=axes.transAxes, fontsize=9, color=GREY)
+    draw_grid(axes)
+
+
+def draw_grid(axes: "Axes", along: Literal["x", "y"] = "y") -> None:
+    """Light lines at the ticks of one axis, and no frame."""
     axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis="y", color="#E6E6E6", linewidth=0.7)
+    axes.grid(axis=along, color="#E6E6E6", linewidth=0.7)
     axes.set_axisbelow(True)
+
+
+def log_ticks(axes: "Axes", ticks: Sequence[float]) -> None:
+    """A logarithmic y axis with these ticks alone."""
+    axes.set_yscale("log")
+    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.set_yticks([], minor=True)
 
 
 def _symbols(text: str) -> str:
@@ -233,8 +239,6 @@ def story_figure(
         )
         right.set_title("The learned prior takes shape (mean ± sd)", loc="left", fontsize=12)
         right.legend(frameon=False, loc="upper center", ncols=1)
-        for axes in (left, right):
-            axes.spines[["top", "right"]].set_visible(False)
-            axes.grid(axis="y", color="#E6E6E6", linewidth=0.7)
-            axes.set_axisbelow(True)
+        draw_grid(left)
+        draw_grid(right)
     return figure

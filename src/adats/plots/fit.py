@@ -1,12 +1,12 @@
 """Figures of a prior learned from a log (extra `plots`)."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from adats.models.core.types import FloatArray, IntArray
-from adats.plots import COLOURS, GREY, SETTINGS, need
+from adats.plots import COLOURS, GREY, SETTINGS, draw_grid, need
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -182,9 +182,7 @@ def calibration_figure(bins: IntArray) -> "Figure":
     return figure
 
 
-def _plain(axes: "Axes", grid: str) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis="x" if grid == "x" else "y", color="#E6E6E6", linewidth=0.7)
-    axes.set_axisbelow(True)
+def _plain(axes: "Axes", grid: Literal["x", "y"]) -> None:
+    draw_grid(axes, grid)
     axes.xaxis.label.set_color(GREY)
     axes.yaxis.label.set_color(GREY)

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from adats.agents.labels import label_of
 from adats.models.core.types import FloatArray
-from adats.plots import COLOURS, GREY, NAMES, SETTINGS, Chart, draw_chart, draw_legend, need
+from adats.plots import COLOURS, GREY, SETTINGS, Chart, draw_chart, draw_legend, need
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,7 +51,7 @@ def pictures_figure(
             above.set_ylabel("cumulative regret")
             above.set_xticks(range(tasks + 1), labels=[])
             _draw_pictures(place(left, top + CHART + GAP, sheet), shown)
-        draw_legend(figure, outside=False)
+        draw_legend(figure, "top")
     return figure
 
 
@@ -70,7 +71,7 @@ def _draw_pictures(axes: "Axes", pictures: Mapping[str, FloatArray]) -> None:
         aspect="auto",
     )
     axes.set_xticks(np.arange(tasks) + 0.5, [str(task) for task in range(1, tasks + 1)])
-    axes.set_yticks(np.arange(len(rows)) + 0.5, [NAMES.get(agent, agent) for agent in pictures])
+    axes.set_yticks(np.arange(len(rows)) + 0.5, [label_of(agent) for agent in pictures])
     for label, agent in zip(axes.get_yticklabels(), pictures, strict=True):
         label.set_color(COLOURS.get(agent, GREY))
     axes.tick_params(length=0)

@@ -9,7 +9,7 @@ from adats.paper.experiments.measures import (
     CLOSE,
     MAJOR,
     Measures,
-    both,
+    all_of,
     comparable,
     less_by,
     lower,
@@ -52,7 +52,7 @@ WIDER = Claim(
     "σ_q = 1: MetaTS has “a major increase in regret, while AdaTS performs comparably to OracleTS”",
     f"the regret of MetaTS is at least {MAJOR} times that at σ_q = 0.5, and that of AdaTS at most "
     f"{MAJOR} times that of OracleTS",
-    both(
+    all_of(
         widened("meta-ts", before=0.5, after=1.0),
         comparable("ada-ts", "oracle-ts", late=False, name="gaussian", meta_scale=1.0),
     ),
@@ -75,7 +75,9 @@ MINIMUM = Claim(
 ROBUST = Claim(
     "a meta-prior three times too wide or too narrow “has no major impact on the regret of AdaTS”",
     f"the ratio to the regret of AdaTS is from 1/{MAJOR} to {MAJOR}",
-    both(*(times(agent, "ada-ts", low=1 / MAJOR, high=MAJOR) for agent in ("ada-ts+", "ada-ts-"))),
+    all_of(
+        *(times(agent, "ada-ts", low=1 / MAJOR, high=MAJOR) for agent in ("ada-ts+", "ada-ts-"))
+    ),
 )
 
 OWN = (
@@ -99,7 +101,7 @@ UNKNOWN = (
     Claim(
         "A wrong σ_0 costs more than learning it: 0.05 σ where it is σ, and the other way round",
         f"the regret with the wrong value is at least {MAJOR} times that of learning",
-        both(
+        all_of(
             times("ada-narrow", "ada-grid", low=MAJOR, task_scale=1.0),
             times("ada-broad", "ada-grid", low=MAJOR, task_scale=0.05),
         ),

@@ -11,9 +11,9 @@ from typing import Literal
 
 import numpy as np
 
+from adats.agents.labels import label_of
 from adats.models.core.types import FloatArray
 from adats.paper.experiments.panels import Outcome
-from adats.plots import NAMES
 
 Verdict = Literal["holds", "partly", "does not hold"]  # of a claim
 Judgement = Literal["holds", "undecided", "does not hold"]  # of one of its measures
@@ -51,11 +51,6 @@ def overall(measures: Sequence[Measure]) -> Verdict:
     if judgements == {"holds"}:
         return "holds"
     return "does not hold" if judgements == {"does not hold"} else "partly"
-
-
-def called(agent: str) -> str:
-    """The name of an agent in a report."""
-    return NAMES.get(agent, agent)
 
 
 def standard_error(values: FloatArray) -> float:
@@ -101,7 +96,7 @@ def lowest(agent: str) -> Measures:
 def _lower(o: Outcome, agent: str, than: str) -> Measure:
     share, se = ratio(o.total(agent), o.total(than))
     z = z_score(o.total(than) - o.total(agent))
-    what = f"{called(agent)} below {called(than)}"
+    what = f"{label_of(agent)} below {label_of(than)}"
     return Measure(o.panel.label, what, f"{_percent(1 - share, se)}, z = {z:.1f}", z, 1.0, low=2.0)
 
 
@@ -109,7 +104,7 @@ def less_by(agent: str, than: str, *, low: float, high: float, **settings: objec
     """The regret of one agent is lower than another's by a share from `low` to `high`."""
 
     def measure(outcomes: Sequence[Outcome]) -> Iterator[Measure]:
-        what = f"{called(agent)} below {called(than)}"
+        what = f"{label_of(agent)} below {label_of(than)}"
         for o in _picked(outcomes, settings):
             share, se = ratio(o.total(agent), o.total(than))
             place = f"{o.panel.title}; {o.panel.note}"
@@ -128,7 +123,7 @@ def times(
 def comparable(agent: str, to: str, *, late: bool = True, **settings: object) -> Measures:
     """One regret is at most `MAJOR` times the other; `late`: also in the second half of tasks."""
     parts = [_times(agent, to, half, -inf, MAJOR, settings) for half in (False, True)[: 1 + late]]
-    return both(*parts)
+    return all_of(*parts)
 
 
 def _times(
@@ -138,7 +133,7 @@ def _times(
         for o in _picked(outcomes, settings):
             since = o.panel.tasks // 2 if late else 0
             value, se = ratio(o.total(agent, since), o.total(of, since))
-            what = f"{called(agent)} / {called(of)}"
+            what = f"{label_of(agent)} / {label_of(of)}"
             what += f", tasks {since + 1} to {o.panel.tasks}" if late else ""
             yield Measure(o.panel.label, what, f"{value:.2f} ± {se:.2f}", value, se, low, high)
 
@@ -153,7 +148,7 @@ def widened(agent: str, *, before: float, after: float) -> Measures:
             for two in _picked(outcomes, {**one.result.problem, "meta_scale": after}):
                 if two.panel.explore_first == one.panel.explore_first:
                     value, se = ratio(two.total(agent), one.total(agent))
-                    what = f"{called(agent)} / the same at σ_q = {before:g}"
+                    what = f"{label_of(agent)} / the same at σ_q = {before:g}"
                     figure = f"{value:.2f} ± {se:.2f}"
                     yield Measure(two.panel.label, what, figure, value, se, low=MAJOR)
 
@@ -167,13 +162,13 @@ def steady(*agents: str) -> Measures:
         for o in outcomes:
             for agent in agents:
                 z = z_score(slope(o.result.regret[o.result.agents.index(agent)]))
-                what = f"slope of {called(agent)} over tasks"
+                what = f"slope of {label_of(agent)} over tasks"
                 yield Measure(o.panel.label, what, f"z = {z:+.1f}", z, 1.0, -3.0, 3.0)
 
     return measure
 
 
-def both(*parts: Measures) -> Measures:
+def all_of(*parts: Measures) -> Measures:
     """The measures of all parts of a claim."""
     return lambda outcomes: (measure for part in parts for measure in part(outcomes))
 

@@ -1,15 +1,32 @@
 """What a panel of a figure runs, and what came out of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple, TypedDict
 
 import numpy as np
 
 from adats.models.core.types import FloatArray, IntArray
 from adats.simulation.problems import Problem
-from adats.simulation.simulate import Result, simulate
+from adats.simulation.simulate import Agents, Result, simulate
 
 POINTS = 20  # of a curve in every task
+
+
+class Options(TypedDict):
+    """How simulations are run, as `simulate` takes it."""
+
+    runs: int
+    seed: int
+    workers: int
+    engine: str
+
+
+class Variant(NamedTuple):
+    """Another version of a panel's problem, and agents that play only that."""
+
+    problem: Callable[[], Problem]
+    agents: Mapping[str, str]  # names in `AGENTS` by the names that are shown
 
 
 @dataclass(frozen=True)
@@ -22,6 +39,11 @@ class Panel:
     tasks: int = 20
     rounds: int = 200
     explore_first: bool = False
+    delay: int = 0
+    detail: Literal["task", "round"] = "round"  # where its curves have points
+    part: str = ""  # of an experiment that has several
+    one_run_in: int = 1  # of those that are asked for, where each is dear
+    variant: Variant | None = None
 
     @property
     def note(self) -> str:
@@ -31,6 +53,14 @@ class Panel:
     def label(self) -> str:
         """A name that no other panel of the experiment has."""
         return f"{self.title}; each arm once first" if self.explore_first else self.title
+
+    def runs(self, asked: int) -> int:
+        """How many runs a simulation has if `asked` are asked for."""
+        return max(2, asked // self.one_run_in)
+
+    def total_runs(self, asked: int) -> int:
+        """Runs of all its simulations."""
+        return self.runs(asked) * (1 if self.variant is None else 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,24 +91,49 @@ def run_panel(
     progress: Callable[[int], None] | None = None,
 ) -> Outcome:
     """Simulate a panel and keep what its figure and its table need."""
-    result = simulate(
-        problem,
-        panel.agents,
-        tasks=panel.tasks,
-        rounds=panel.rounds,
-        runs=runs,
-        seed=seed,
-        workers=workers,
-        explore_first=panel.explore_first,
-        detail="round",
-        engine=engine,
-        progress=progress,
+
+    def play(world: Problem, agents: Agents) -> Result:
+        return simulate(
+            world,
+            agents,
+            tasks=panel.tasks,
+            rounds=panel.rounds,
+            runs=panel.runs(runs),
+            seed=seed,
+            workers=workers,
+            explore_first=panel.explore_first,
+            delay=panel.delay,
+            detail=panel.detail,
+            engine=engine,
+            progress=progress,
+        )
+
+    result = play(problem, panel.agents)
+    if panel.variant is not None:
+        result = _joined(result, play(panel.variant.problem(), panel.variant.agents))
+    return outcome_of(panel, result)
+
+
+def _joined(one: Result, other: Result) -> Result:
+    """The agents of two simulations of the same worlds."""
+    return replace(
+        one,
+        agents=one.agents + other.agents,
+        regret=np.concatenate([one.regret, other.regret]),
+        seconds=one.seconds + other.seconds,
+        agent_seconds=np.concatenate([one.agent_seconds, other.agent_seconds]),
     )
-    at = np.unique(np.ceil(np.arange(1, POINTS + 1) * panel.rounds / POINTS)).astype(np.intp)
-    shape = (len(panel.agents), panel.tasks, at.size)
+
+
+def outcome_of(panel: Panel, result: Result) -> Outcome:
+    """The regrets of tasks, and the curves: at the ends of tasks if no more is known."""
+    points = POINTS if result.regret.ndim == 4 else 1
+    at = np.unique(np.ceil(np.arange(1, points + 1) * result.rounds / points)).astype(np.intp)
+    shape = (len(result.agents), result.tasks, at.size)
     mean, se = np.empty(shape), np.empty(shape)
     for i, regret in enumerate(result.regret):  # one agent at a time: memory
-        curves = regret.reshape(runs, -1).cumsum(axis=1).reshape(regret.shape)[..., at - 1]
+        so_far = regret.reshape(result.runs, -1).cumsum(axis=1)
+        curves = so_far.reshape(result.runs, result.tasks, -1)[..., at - 1 if points > 1 else [0]]
         mean[i] = curves.mean(axis=0)
-        se[i] = curves.std(axis=0, ddof=1) / np.sqrt(runs)
+        se[i] = curves.std(axis=0, ddof=1) / np.sqrt(result.runs)
     return Outcome(panel, replace(result, regret=result.per_task()), at, mean, se)

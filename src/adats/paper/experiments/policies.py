@@ -3,40 +3,29 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from adats import plots
 from adats.agents.policies import POLICIES, FarSighted, Policy, Scene
-from adats.models.core.checks import count_of
-from adats.models.core.files import write_bytes
-from adats.models.core.types import FloatArray, IntArray
-from adats.paper.experiments.catalogue import _gaussian, _linear
-from adats.paper.experiments.panels import Panel
-from adats.paper.experiments.policies_claims import INDICES, LATE, UNCOUNTED, PolicyOutcome
-from adats.paper.experiments.policies_report import (
-    FILES,
-    many_figure,
-    policies_report,
-    tails_figure,
-    tasks_figure,
-)
-from adats.paper.experiments.run import Progress, check_folder, parquet_bytes, records
+from adats.models.core.types import Belief, FloatArray, IntArray
+from adats.paper.experiments import policies_figures, policies_report
+from adats.paper.experiments.panels import Outcome, Panel, Variant
+from adats.paper.experiments.policies_claims import CLAIMS, DELAY, INDEX_AGENTS, PENDING_IGNORED
+from adats.paper.experiments.records import records
+from adats.paper.experiments.report_text import ReportParts
+from adats.paper.experiments.simulations import SHARED, gaussian_panel, linear_panel
+from adats.paper.experiments.spec import Drawings, PanelExperiment, Tables
 from adats.simulation.problems import GaussianProblem, Instance, LinearProblem, Problem
 from adats.simulation.problems.problem import Index
-from adats.simulation.simulate import INDICES as NUMBERED
-from adats.simulation.simulate import Agents, Result, has_numba, plain_task, simulate
+from adats.simulation.simulate import INDICES, plain_task
 
-RUNS = 2000
-FEW = 10  # one run in so many is made where rewards come late, and of many tasks
-AGENTS = ("oracle-ts", "ada-ts", *INDICES, "ada-greedy")
-MANY = 200
+AGENTS = ("oracle-ts", "ada-ts", *INDEX_AGENTS, "ada-greedy")
+MANY = 200  # tasks
 
 
 @dataclass(frozen=True)
-class _Unaware:
+class BlindToPending:
     """A policy that does not see pending pulls."""
 
     policy: Policy
@@ -46,126 +35,99 @@ class _Unaware:
         return self.policy.values(scene._replace(pending=None))
 
 
-class _Uncounted:
-    """A problem whose indices do not count pending pulls."""
+class PendingIgnored:
+    """A problem whose indices do not count pending pulls: the plain loop with a blind policy."""
 
     def play_index(
-        self, index: Index, prior: Any, instance: Instance, first: IntArray, regret: FloatArray
+        self: Any,
+        index: Index,
+        prior: Belief,
+        instance: Instance,
+        first: IntArray,
+        regret: FloatArray,
     ) -> Any:
-        name = NUMBERED[index.policy]
-        policy = _Unaware(FarSighted(1.0) if name == "far" else POLICIES[name])
-        world: Any = (self, prior, instance, first, np.random.default_rng(0), regret)
-        counted = np.sqrt(index.counted)
-        return plain_task(*world, policy=policy, share=lambda _: counted, delay=index.delay)
+        name = INDICES[index.policy]
+        # `index.counted` is later * share²: so 1 round that is later, and a share of its root
+        policy = BlindToPending(FarSighted(1.0) if name == "far" else POLICIES[name])
+        share, no_draws = np.sqrt(index.counted), np.random.default_rng(0)
+        world = (self, prior, instance, first, no_draws, regret)
+        return plain_task(*world, policy=policy, share=lambda _: share, delay=index.delay)
 
 
-class _UncountedGaussian(_Uncounted, GaussianProblem):
+class GaussianPendingIgnored(PendingIgnored, GaussianProblem):
     pass
 
 
-class _UncountedLinear(_Uncounted, LinearProblem):
+class LinearPendingIgnored(PendingIgnored, LinearProblem):
     pass
 
 
-ROWS = (
-    _gaussian(2, 0.5, AGENTS, False),
-    _gaussian(2, 1.0, AGENTS, False),
-    _gaussian(8, 1.0, AGENTS, False),
-    _linear(2, 0.5, AGENTS),
-    _linear(8, 1.0, AGENTS),
+TABLE = tuple(
+    replace(panel, detail="task", part="table")
+    for panel in (
+        gaussian_panel(2, 0.5, AGENTS),
+        gaussian_panel(2, 1.0, AGENTS),
+        gaussian_panel(8, 1.0, AGENTS),
+        linear_panel(2, 0.5, AGENTS),
+        linear_panel(8, 1.0, AGENTS),
+    )
 )
-LATE_ROWS: dict[Panel, Callable[[], Problem]] = {  # and where pending pulls are not counted
-    ROWS[2]: partial(_UncountedGaussian, 8, 1.0),
-    ROWS[3]: partial(_UncountedLinear, 2, 10, 0.5),
-}
 
 
-def reproduce_policies(
-    *,
-    out: Path,
-    runs: int | None = None,
-    seed: int = 1,
-    workers: int = 1,
-    engine: str = "local",
-    progress: Progress | None = None,
-) -> Path:
-    """Run all parts, write figures, records and report, and return the path of the report.
-
-    Nothing is written before all is computed. `progress` gets a panel's label, the number of runs
-    done and the number of all runs.
-    """
-    total, out = total_policy_runs(runs), Path(out)
-    check_folder(out)
-    plots.need()
-    parquet_bytes()
-    if not has_numba():
-        raise ValueError("this experiment needs Numba: pip install 'adats[sim]'")
-    done = 0
-
-    def run(panel: Panel, problem: Problem, agents: Agents, runs: int, delay: int = 0) -> Result:
-        def advance(finished: int) -> None:
-            nonlocal done
-            done += finished
-            if progress is not None:
-                progress(panel.label, done, total)
-
-        return simulate(
-            problem,
-            agents,
-            tasks=panel.tasks,
-            rounds=panel.rounds,
-            runs=runs,
-            seed=seed,
-            workers=workers,
-            delay=delay,
-            engine=engine,
-            progress=advance,
-        )
-
-    runs = RUNS if runs is None else runs
-    found = [PolicyOutcome.of("table", p, run(p, p.problem(), p.agents, runs)) for p in ROWS]
-    for row, uncounted in LATE_ROWS.items():
-        panel = replace(row, title=f"{row.title}, rewards {LATE} rounds late", agents=AGENTS[:-1])
-        known = run(panel, row.problem(), panel.agents, few(runs), LATE)
-        unknown = {UNCOUNTED[agent]: agent for agent in INDICES}
-        more = run(panel, uncounted(), unknown, few(runs), LATE)
-        found.append(PolicyOutcome.of("late", panel, joined(known, more)))
-    for row in ROWS:
-        panel = replace(row, title=f"{row.title}, {MANY} tasks", tasks=MANY, agents=AGENTS[:-1])
-        result = run(panel, row.problem(), panel.agents, few(runs))
-        found.append(PolicyOutcome.of("many", panel, result))
-    files = dict(zip(FILES, _data(found), strict=True))
-    text = policies_report(found, workers=workers, engine=engine)
-    out.mkdir(parents=True, exist_ok=True)
-    for file, data in {**files, "report.md": text.encode()}.items():
-        write_bytes(out / file, data)
-    return out / "report.md"
-
-
-def total_policy_runs(runs: int | None = None) -> int:
-    """How many runs `reproduce_policies` will make, over all panels."""
-    runs = RUNS if runs is None else count_of("runs", runs, least=2)  # of one there is no error
-    return len(ROWS) * (runs + few(runs)) + 2 * len(LATE_ROWS) * few(runs)
-
-
-def few(runs: int) -> int:
-    """Runs where each is dear."""
-    return max(2, runs // FEW)
-
-
-def joined(one: Result, other: Result) -> Result:
-    """The agents of two simulations of the same worlds."""
+def _late(panel: Panel, pending_ignored: Callable[[], Problem]) -> Panel:
+    """The panel with late rewards, and its indices also where they do not count pending pulls."""
     return replace(
-        one,
-        agents=one.agents + other.agents,
-        regret=np.concatenate([one.regret, other.regret]),
-        seconds=one.seconds + other.seconds,
-        agent_seconds=np.concatenate([one.agent_seconds, other.agent_seconds]),
+        panel,
+        title=f"{panel.title}, rewards {DELAY} rounds late",
+        agents=AGENTS[:-1],
+        delay=DELAY,
+        part="late",
+        one_run_in=10,
+        variant=Variant(pending_ignored, {PENDING_IGNORED[agent]: agent for agent in INDEX_AGENTS}),
     )
 
 
-def _data(outcomes: Sequence[PolicyOutcome]) -> list[bytes]:
-    """The files of `FILES`."""
-    figures = (tasks_figure(outcomes), tails_figure(outcomes), many_figure(outcomes))
-    drawn = [plots.rendered(figure, kind) for figure in figures for kind in ("png", "svg")]
-    return [*drawn, parquet_bytes(records(outcomes))]
+def _many(panel: Panel) -> Panel:
+    title = f"{panel.title}, {MANY} tasks"
+    return replace(panel, title=title, agents=AGENTS[:-1], tasks=MANY, part="many", one_run_in=10)
+
+
+class PolicyExperiment(PanelExperiment):
+    """Three parts, each with a figure or a table of its own."""
+
+    def figures(self) -> Drawings:
+        return {
+            "policies": policies_figures.tasks_figure,
+            "tails": policies_figures.tails_figure,
+            "many": policies_figures.many_figure,
+        }
+
+    def tables(self) -> Tables:
+        return {"records": records}
+
+    def report_parts(self, outcomes: Sequence[Outcome]) -> ReportParts:
+        return policies_report.report_parts(self.about, outcomes)
+
+
+POLICY_EXPERIMENT = PolicyExperiment(
+    name="policies",
+    title="Index policies on a learned prior",
+    about=(
+        f"{SHARED} All agents but OracleTS learn the prior from task to task as AdaTS does. They "
+        "differ in how they explore within a task. Bayes-UCB takes the quantile at 1 − 1/(t + 1); "
+        "“finite horizon” approximates the finite-horizon Gittins index; “far-sighted” is that "
+        "index with a horizon that reaches into later tasks, as far as they have something to "
+        "learn from this one, and it is told how many rounds they have; “greedy” takes the "
+        "highest mean. Nothing was tuned on these settings or seeds, and no arm is pulled by "
+        "force."
+    ),
+    panels=(
+        *TABLE,
+        _late(TABLE[2], partial(GaussianPendingIgnored, 8, 1.0)),
+        _late(TABLE[3], partial(LinearPendingIgnored, 2, 10, 0.5)),
+        *(_many(panel) for panel in TABLE),
+    ),
+    claims=CLAIMS,
+    runs=2000,
+    needs_numba=True,
+)

@@ -1,48 +1,35 @@
 """What came out of index policies on a learned prior, and the claims about it."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal, Self
+from functools import partial
+from typing import Literal
 
 import numpy as np
 
+from adats.agents.labels import label_of
 from adats.models.core.types import FloatArray, IntArray
 from adats.paper.experiments.claims import BELOW, Claim
-from adats.paper.experiments.measures import Measure, Measures, called, ratio, z_score
-from adats.paper.experiments.panels import Outcome, Panel
-from adats.simulation.simulate import Result
+from adats.paper.experiments.measures import Measure, Measures, ratio, z_score
+from adats.paper.experiments.panels import Outcome
 
 Part = Literal["table", "late", "many"]
 RECOMMENDED = "ada-far"
-INDICES = ("ada-ucb", "ada-index", RECOMMENDED)
-UNCOUNTED = {agent: f"{called(agent)}, pending not counted" for agent in INDICES}
-LATE = 20  # rounds until a reward is known
+INDEX_AGENTS = ("ada-ucb", "ada-index", RECOMMENDED)
+PENDING_IGNORED = {agent: f"{label_of(agent)}, pending not counted" for agent in INDEX_AGENTS}
+DELAY = 20  # rounds until a reward is known
 SINCE = 9  # tasks before those in which the prior has been learned
 GOAL = 0.70  # of AdaTS's regret
 TAIL = 0.99
 RESAMPLES = 400
 
 
-@dataclass(frozen=True, eq=False)
-class PolicyOutcome(Outcome):
-    """What came out of one panel, and to which part of the experiment it belongs."""
-
-    part: Part
-
-    @classmethod
-    def of(cls, part: Part, panel: Panel, result: Result) -> Self:
-        """The curves are known at the ends of tasks."""
-        so_far = result.regret.cumsum(axis=2)
-        mean, se = so_far.mean(axis=1), so_far.std(axis=1, ddof=1) / np.sqrt(result.runs)
-        return cls(panel, result, np.array([result.rounds]), mean[..., None], se[..., None], part)
-
-    def learned(self, agent: str) -> FloatArray:
-        """Mean regret of a task when the prior has been learned, one a run."""
-        return self.total(agent, SINCE) / (self.panel.tasks - SINCE)
+def of_part(part: Part, outcomes: Sequence[Outcome]) -> list[Outcome]:
+    return [o for o in outcomes if o.panel.part == part]
 
 
-def of_part(part: Part, outcomes: Sequence[Outcome]) -> list[PolicyOutcome]:
-    return [o for o in outcomes if isinstance(o, PolicyOutcome) and o.part == part]
+def learned(o: Outcome, agent: str) -> FloatArray:
+    """Mean regret of a task when the prior has been learned, one a run."""
+    return o.total(agent, SINCE) / (o.panel.tasks - SINCE)
 
 
 def tail(totals: FloatArray) -> float:
@@ -61,7 +48,7 @@ def tail_ratio(a: FloatArray, b: FloatArray) -> tuple[float, float]:
 
 
 def _best(o: Outcome) -> str:
-    return min(INDICES, key=o.result.mean)
+    return min(INDEX_AGENTS, key=o.result.mean)
 
 
 def _recommended(o: Outcome) -> str:  # noqa: ARG001
@@ -73,7 +60,7 @@ def _share(pick: Callable[[Outcome], str]) -> Measures:
         for o in of_part("table", outcomes):
             agent = pick(o)
             value, se = ratio(o.total(agent), o.total("ada-ts"))
-            what, figure = f"{called(agent)} / AdaTS", f"{value:.3f} ± {se:.3f}"
+            what, figure = f"{label_of(agent)} / AdaTS", f"{value:.3f} ± {se:.3f}"
             yield Measure(o.panel.label, what, figure, value, se, high=GOAL)
 
     return measures
@@ -84,7 +71,7 @@ def _tails(outcomes: Sequence[Outcome]) -> Iterator[Measure]:
         value, se = tail_ratio(o.total(RECOMMENDED), o.total("ada-ts"))
         figure = f"{tail(o.total(RECOMMENDED)):.0f} against {tail(o.total('ada-ts')):.0f}, "
         figure += f"ratio {value:.2f} ± {se:.2f}"
-        what = f"{called(RECOMMENDED)} / AdaTS"
+        what = f"{label_of(RECOMMENDED)} / AdaTS"
         yield Measure(o.panel.label, what, figure, value, se, high=1.0)
 
 
@@ -92,7 +79,7 @@ def _late_tasks(*, large: bool) -> Measures:
     def measures(outcomes: Sequence[Outcome]) -> Iterator[Measure]:
         for o in of_part("table", outcomes):
             if (o.result.problem.get("dim", 0) > 2) == large:
-                yield _below(o, RECOMMENDED, "oracle-ts", o.learned, low=3.0)
+                yield _below(o, RECOMMENDED, "oracle-ts", partial(learned, o), low=3.0)
 
     return measures
 
@@ -119,7 +106,9 @@ def _below(
 ) -> Measure:
     z = z_score(of(than) - of(agent))
     figure = f"{of(agent).mean():.2f} against {of(than).mean():.2f}, z = {z:+.1f}"
-    return Measure(o.panel.label, f"{called(agent)} below {called(than)}", figure, z, 1.0, low=low)
+    return Measure(
+        o.panel.label, f"{label_of(agent)} below {label_of(than)}", figure, z, 1.0, low=low
+    )
 
 
 LATE_RULE = "the difference of the paired runs has z of at least 3"
@@ -154,9 +143,11 @@ CLAIMS = (
         _below_oracle("many", _recommended),
     ),
     Claim(
-        f"With rewards {LATE} rounds late every index has lower regret than AdaTS",
+        f"With rewards {DELAY} rounds late every index has lower regret than AdaTS",
         BELOW,
-        _delayed([(agent, "ada-ts") for agent in INDICES]),
+        _delayed([(agent, "ada-ts") for agent in INDEX_AGENTS]),
     ),
-    Claim("Counting pending pulls lowers their regret", BELOW, _delayed([*UNCOUNTED.items()])),
+    Claim(
+        "Counting pending pulls lowers their regret", BELOW, _delayed([*PENDING_IGNORED.items()])
+    ),
 )

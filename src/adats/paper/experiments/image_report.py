@@ -1,20 +1,24 @@
 """The report on online classification, as Markdown."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
+from adats.agents.labels import label_of
 from adats.models.core.types import FloatArray
 from adats.paper.datasets import ImageData
-from adats.paper.experiments.catalogue import Experiment
-from adats.paper.experiments.class_claims import CLAIMS, READINGS, ClassOutcome, Together, together
-from adats.paper.experiments.class_priors import TRAINING_ROUNDS, TRAINING_TASKS
+from adats.paper.experiments.image_claims import (
+    READINGS,
+    MeanOverClasses,
+    OracleRegrets,
+    mean_over_classes,
+    of_reading,
+)
+from adats.paper.experiments.image_priors import TRAINING_ROUNDS, TRAINING_TASKS
 from adats.paper.experiments.measures import standard_error
-from adats.paper.experiments.report import RULE, TIMING, claims, regrets, summary, table, timing
-from adats.plots import NAMES
+from adats.paper.experiments.panels import Outcome
+from adats.paper.experiments.report_text import ReportParts, table, total_regrets
 from adats.simulation.problems.classification import OTHER, POSITIVE
-
-Told = Mapping[tuple[str, str], FloatArray]  # regrets of OracleTS by μ_0 and Σ_0, one a run
 
 ABOUT = (
     "The second supplementary experiment of the paper. In every simulation one class is positive: "
@@ -65,27 +69,12 @@ MEANS = {
 }
 
 
-def file_names(name: str) -> tuple[str, ...]:
-    figures = [f"{name}-{reading}.{kind}" for reading in READINGS for kind in ("png", "svg")]
-    return *figures, "records.parquet", "curves.parquet"
-
-
-def class_report(
-    name: str,
-    title: str,
-    images: ImageData,
-    outcomes: Sequence[ClassOutcome],
-    told: Sequence[Told],
-    *,
-    workers: int,
-    engine: str,
-) -> str:
-    """Settings, regrets, readings, claims and timing."""
-    pooled = [together(outcomes, images, reading) for reading in READINGS]
-    first = outcomes[0].result
-    panels = tuple(o.panel for o in outcomes)
-    experiment = Experiment(title, "", panels, CLAIMS, runs=first.runs)
-    about = ABOUT.format(
+def report_parts(name: str, outcomes: Sequence[Outcome]) -> ReportParts:
+    """Settings and tables; the claims are about means over classes."""
+    pooled = [mean_over_classes(outcomes, reading) for reading in READINGS]
+    classes = of_reading("features", outcomes)
+    images, first = classes[0].images, classes[0].result
+    settings = ABOUT.format(
         arms=first.problem["arms"],
         sure=SURE if first.problem["sure"] else "",
         note=images.note,
@@ -99,36 +88,26 @@ def class_report(
         f"({name}-{reading}.png)"
         for reading, what in READINGS.items()
     ]
-    parts = [
-        f"# Online classification: {title}",
-        about,
-        *figures,
-        "Files: `" + "`, `".join(file_names(name)) + "`.",
+    tables = [
         "## Total regret",
-        regrets(experiment, [*pooled, *outcomes]),
+        total_regrets([*pooled, *outcomes]),
         "## The two readings of μ_0 and Σ_0",
         READ,
         _readings(outcomes, images),
         "## What is pulled first",
         _first(pooled, images),
         "## OracleTS",
-        _oracle(pooled, told),
-        "## Claims",
-        RULE,
-        summary(experiment, pooled),
-        *claims(experiment, pooled),
-        TIMING,
-        timing(outcomes, workers=workers, engine=engine),
+        about_oracle(pooled, [o.oracle for o in classes]),
     ]
-    return "\n\n".join(parts) + "\n"
+    return ReportParts([settings, *figures], tables, pooled, outcomes)
 
 
-def _readings(outcomes: Sequence[ClassOutcome], images: ImageData) -> str:
+def _readings(outcomes: Sequence[Outcome], images: ImageData) -> str:
     features, labels = images.test.features, images.test.labels
     rows = []
     for reading, what in READINGS.items():
         found = []
-        for o in (o for o in outcomes if o.reading == reading):
+        for o in of_reading(reading, outcomes):
             mean, positive = features @ o.prior.mu, labels == o.positive
             spread = np.sqrt(np.maximum(((features @ o.prior.cov) * features).sum(axis=1), 0.0))
             found.append((mean[positive].mean(), mean[~positive].mean(), spread.mean()))
@@ -137,9 +116,9 @@ def _readings(outcomes: Sequence[ClassOutcome], images: ImageData) -> str:
     return table(head, rows)
 
 
-def _first(pooled: Sequence[Together], images: ImageData) -> str:
+def _first(pooled: Sequence[MeanOverClasses], images: ImageData) -> str:
     rows = [
-        (o.reading, NAMES[agent], *(f"{100 * share:.0f} %" for share in right.mean(axis=0)))
+        (o.reading, label_of(agent), *(f"{100 * share:.0f} %" for share in right.mean(axis=0)))
         for o in pooled
         for agent, right in o.right.items()
     ]
@@ -152,7 +131,7 @@ def _first(pooled: Sequence[Together], images: ImageData) -> str:
     return text + "\n\n" + table(("reading", "agent", *(f"task {t}" for t in tasks)), rows)
 
 
-def _oracle(pooled: Sequence[Together], told: Sequence[Told]) -> str:
+def about_oracle(pooled: Sequence[MeanOverClasses], told: Sequence[OracleRegrets]) -> str:
     """Why OracleTS loses where it does, and a table that takes its prior apart."""
     lost = [o.reading for o in pooled if o.result.mean("oracle-ts") > o.result.mean("ada-ts")]
     where = "both readings" if len(lost) == len(READINGS) else f"reading {', '.join(lost)}"

@@ -1,6 +1,6 @@
 """What came out of online classification, for a class and for all, and the claims about it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 
@@ -9,28 +9,31 @@ import numpy as np
 from adats.models.core.types import FloatArray, IntArray
 from adats.paper.datasets import ImageData
 from adats.paper.experiments.claims import BELOW, COMPARABLE_TO_ORACLE, MINIMUM, Claim
-from adats.paper.experiments.class_priors import Prior
-from adats.paper.experiments.measures import Measure, both, lower, standard_error
+from adats.paper.experiments.image_priors import ClassPrior
+from adats.paper.experiments.measures import Measure, all_of, lower, standard_error
 from adats.paper.experiments.panels import Outcome
 
 READINGS = {
     "features": "(a) mean and covariance of the class's features",
     "fit": "(b) fit over logged training tasks",
 }
+OracleRegrets = Mapping[tuple[str, str], FloatArray]  # of each run, by the μ_0 and Σ_0 it is told
 
 
 @dataclass(frozen=True, eq=False)
 class ClassOutcome(Outcome):
     """What came out for one positive class under one reading."""
 
+    images: ImageData
     reading: str
     positive: int
-    prior: Prior
+    prior: ClassPrior
     pulled: dict[str, IntArray]  # by agent, (runs, tasks): the picture pulled in round 1
+    oracle: OracleRegrets  # of OracleTS, whatever the reading
 
 
 @dataclass(frozen=True, eq=False)
-class Together(Outcome):
+class MeanOverClasses(Outcome):
     """The mean over all classes under one reading."""
 
     reading: str
@@ -39,12 +42,17 @@ class Together(Outcome):
     classes: int
 
 
-def together(outcomes: Sequence[ClassOutcome], images: ImageData, reading: str) -> Together:
-    some = [o for o in outcomes if o.reading == reading]
-    labels, first = images.test.labels, some[0]
+def of_reading(reading: str, outcomes: Sequence[Outcome]) -> list[ClassOutcome]:
+    return [o for o in outcomes if isinstance(o, ClassOutcome) and o.reading == reading]
+
+
+def mean_over_classes(outcomes: Sequence[Outcome], reading: str) -> MeanOverClasses:
+    some = of_reading(reading, outcomes)
+    first, images = some[0], some[0].images
+    labels = images.test.labels
     pictures = [images.test.images[o.pulled["ada-ts"][:, 1]].mean(axis=0) for o in some]
-    alike = _most_alike(np.array(pictures), images) == [o.positive for o in some]
-    return Together(
+    alike = most_alike(np.array(pictures), images) == [o.positive for o in some]
+    return MeanOverClasses(
         replace(first.panel, title=f"mean over {len(some)} classes, {reading}"),
         replace(first.result, regret=np.mean([o.result.regret for o in some], axis=0)),
         first.at,
@@ -60,7 +68,7 @@ def together(outcomes: Sequence[ClassOutcome], images: ImageData, reading: str) 
     )
 
 
-def _most_alike(pictures: FloatArray, images: ImageData) -> IntArray:
+def most_alike(pictures: FloatArray, images: ImageData) -> IntArray:
     """The class whose mean training picture correlates most with each picture."""
     train = images.train
     means = [train.images[train.labels == c].mean(axis=0) for c in range(len(images.classes))]
@@ -71,7 +79,7 @@ def _most_alike(pictures: FloatArray, images: ImageData) -> IntArray:
 
 def _resembles(outcomes: Sequence[Outcome]) -> Iterator[Measure]:
     for o in outcomes:
-        if isinstance(o, Together):
+        if isinstance(o, MeanOverClasses):
             share = o.right["ada-ts"][:, 1]
             value, se = float(share.mean()), standard_error(share)
             figure = f"{100 * value:.0f} ± {100 * se:.0f} %"
@@ -95,7 +103,7 @@ CLAIMS = (
         "with a meta-prior that is “not selected in any dataset-specific way”, AdaTS “still works "
         "well”",
         f"AdaTS has lower regret than TS and than MetaTS: {BELOW}",
-        both(lower("ada-ts", "ts"), lower("ada-ts", "meta-ts")),
+        all_of(lower("ada-ts", "ts"), lower("ada-ts", "meta-ts")),
     ),
     COMPARABLE_TO_ORACLE,
     MINIMUM,

@@ -11,19 +11,19 @@ from adats.simulation.problems.classification import ClassificationProblem
 TRAINING_TASKS, TRAINING_ROUNDS = 100, 200  # with no more rounds than features no noise is seen
 
 
-class Prior(NamedTuple):
+class ClassPrior(NamedTuple):
     """What an agent is told: the mean of theta over tasks, and its covariance."""
 
     mu: FloatArray
     cov: FloatArray
 
 
-def of_features(features: FloatArray) -> Prior:
+def of_features(features: FloatArray) -> ClassPrior:
     """Reading (a): mean and covariance of the features of the class."""
-    return Prior(features.mean(axis=0), np.cov(features, rowvar=False))
+    return ClassPrior(features.mean(axis=0), np.cov(features, rowvar=False))
 
 
-def of_logs(train: ClassificationProblem, rng: Rng) -> Prior:
+def of_logs(train: ClassificationProblem, rng: Rng) -> ClassPrior:
     """Reading (b): the fit over training tasks in which random arms were pulled and logged."""
     start, moments = train.start(rng), []
     for _ in range(TRAINING_TASKS):
@@ -41,13 +41,13 @@ def of_logs(train: ClassificationProblem, rng: Rng) -> Prior:
         np.array(moments),
     )
     fitted = estimate(table, model="linear")
-    return Prior(fitted.mu, fitted.task_cov)
+    return ClassPrior(fitted.mu, fitted.task_cov)
 
 
-def of_play(train: ClassificationProblem, rng: Rng) -> Prior:
+def of_play(train: ClassificationProblem, rng: Rng) -> ClassPrior:
     """The belief of AdaTS about mu after it has played the training tasks, and no spread."""
     start, meta = train.start(rng), train.meta()
     for _ in range(TRAINING_TASKS):
         _, stats = train.pulls(meta.task_prior(), train.instance(start, TRAINING_ROUNDS, rng), rng)
         meta = train.learn(meta, stats)
-    return Prior(meta.mean, np.zeros_like(meta.cov))
+    return ClassPrior(meta.mean, np.zeros_like(meta.cov))

@@ -1,0 +1,145 @@
+"""What an experiment is: what to run, how to judge it, and how to show it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from adats import plots
+from adats.paper.experiments import figures, records, report_text
+from adats.paper.experiments.claims import Claim
+from adats.paper.experiments.panels import Options, Outcome, Panel, run_panel
+from adats.paper.experiments.report_text import ReportParts
+from adats.simulation.problems import Problem
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Progress = Callable[[str, int, int], None]  # what is done, how much of it, of how much
+Advance = Callable[[int], None]  # how much more is done
+
+
+Drawings = Mapping[str, Callable[[Sequence[Outcome]], "Figure"]]
+Tables = Mapping[str, Callable[[Sequence[Outcome]], records.Columns]]
+
+
+class Request(NamedTuple):
+    """What an experiment is asked for."""
+
+    options: Options
+    data: Path | None = None  # a folder with the files of a dataset
+    progress: Progress | None = None  # of work before the first part
+
+
+class Part(NamedTuple):
+    """Something to run; the function is given what to call when more is done."""
+
+    label: str
+    run: Callable[[Advance], Sequence[Outcome]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment(ABC):
+    """Parts to run, figures and tables of what came out, and a report that checks claims."""
+
+    name: str
+    title: str
+    claims: tuple[Claim, ...]
+    runs: int = 100
+    needs_numba: bool = False
+    takes_files: bool = False
+
+    @abstractmethod
+    def steps(self, runs: int) -> int:
+        """How much there is to do, as progress counts it."""
+
+    @abstractmethod
+    def parts(self, request: Request) -> list[Part]:
+        """What to run. What is missing for it is found here, before anything runs."""
+
+    @abstractmethod
+    def figures(self) -> Drawings:
+        """How to draw each figure, by its name."""
+
+    @abstractmethod
+    def tables(self) -> Tables:
+        """How to fill each table, by its name."""
+
+    @abstractmethod
+    def report_parts(self, outcomes: Sequence[Outcome]) -> ReportParts:
+        """What the report has that other reports do not have."""
+
+    def file_names(self) -> tuple[str, ...]:
+        """All that is written but the report."""
+        drawn = [f"{name}.{kind}" for name in self.figures() for kind in ("png", "svg")]
+        return *drawn, *(f"{name}.parquet" for name in self.tables())
+
+    def files(self, outcomes: Sequence[Outcome]) -> dict[str, bytes]:
+        """The contents of `file_names`."""
+        found = {}
+        for name, draw in self.figures().items():
+            figure = draw(outcomes)
+            found[f"{name}.png"] = plots.rendered(figure, "png")
+            found[f"{name}.svg"] = plots.rendered(figure, "svg")
+        for name, fill in self.tables().items():
+            found[f"{name}.parquet"] = records.parquet_bytes(fill(outcomes))
+        return found
+
+    def verdicts(self, outcomes: Sequence[Outcome]) -> str:
+        """The verdicts on all claims, as a table in Markdown."""
+        return report_text.verdicts(self.claims, self.report_parts(outcomes).judged)
+
+    def report(self, outcomes: Sequence[Outcome], *, workers: int, engine: str) -> str:
+        """Settings, tables, claims and timing as Markdown."""
+        return report_text.report(
+            self.title,
+            self.report_parts(outcomes),
+            self.claims,
+            self.file_names(),
+            workers=workers,
+            engine=engine,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PanelExperiment(Experiment):
+    """The panels of one figure."""
+
+    about: str
+    panels: tuple[Panel, ...]
+    columns: int = 3
+    draw: Callable[[Sequence[Outcome], int], "Figure"] = figures.regret_panels
+
+    def steps(self, runs: int) -> int:
+        """Runs over all panels."""
+        return sum(panel.total_runs(runs) for panel in self.panels)
+
+    def parts(self, request: Request) -> list[Part]:
+        return [
+            Part(panel.label, partial(_run, panel, panel.problem(), request.options))
+            for panel in self.panels
+        ]
+
+    def figures(self) -> Drawings:
+        return {self.name: lambda outcomes: self.draw(outcomes, self.columns)}
+
+    def tables(self) -> Tables:
+        return {"records": records.records, "curves": records.curves}
+
+    def report_parts(self, outcomes: Sequence[Outcome]) -> ReportParts:
+        first = outcomes[0].result
+        settings = (
+            f"{first.tasks} tasks, {first.rounds} rounds a task, {first.runs} runs, "
+            f"seed {first.seed}. Regret is expected regret, summed over tasks and averaged over "
+            "runs; the standard error is the standard deviation of the runs over √runs, here and "
+            "in the bands of the figure."
+        )
+        image = f"![{self.title}]({self.name}.png)"
+        tables = ["## Total regret", report_text.total_regrets(outcomes)]
+        return ReportParts([self.about, settings, image], tables, outcomes, outcomes)
+
+
+def _run(panel: Panel, problem: Problem, options: Options, advance: Advance) -> list[Outcome]:
+    return [run_panel(panel, problem, **options, progress=advance)]
