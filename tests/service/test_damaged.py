@@ -105,6 +105,14 @@ def run_sql(db, *statements):
     connection.close()
 
 
+def select(db, sql):
+    connection = sqlite3.connect(db)
+    try:
+        return connection.execute(sql).fetchall()
+    finally:
+        connection.close()
+
+
 # the log beside the store
 
 
@@ -382,13 +390,12 @@ def test_damage_in_one_place_is_said_and_the_rest_goes_on(partly):
     for what in ("task 't1'", "decision 'd2'", "experiment 'lost'"):
         assert f"ERROR the store is damaged: {what} is not as written" in logged
     assert "Traceback" not in logged
-    with SQLiteReadView(partly) as view:
-        names = {row[0] for row in view._all("SELECT decision_id FROM decisions")}
-        assert {f"n{i}" for i in range(64) if i % 4 != 1} <= names
-        assert not names & {"new", "e", *(f"n{i}" for i in range(1, 64, 4))}
-        assert view._one("SELECT received FROM decisions WHERE decision_id = 'd2'") == (1,)
-        with pytest.raises(DamagedStore, match="task 't1'"):
-            view.task(1, "t1")
+    names = {name for (name,) in select(partly, "SELECT decision_id FROM decisions")}
+    assert {f"n{i}" for i in range(64) if i % 4 != 1} <= names
+    assert not names & {"new", "e", *(f"n{i}" for i in range(1, 64, 4))}
+    assert select(partly, "SELECT received FROM decisions WHERE decision_id = 'd2'") == [(1,)]
+    with SQLiteReadView(partly) as view, pytest.raises(DamagedStore, match="task 't1'"):
+        view.task(1, "t1")
 
 
 def test_damage_among_what_is_due_holds_nobody_up(partly):

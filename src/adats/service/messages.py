@@ -21,6 +21,13 @@ from adats.service.stores.interface import Action
 
 StateVersion = Annotated[int, doc("Events of the experiment so far.")]
 PriorVersion = Annotated[int, doc("Grows when an arm is added.")]
+RewardStatus = Annotated[
+    Literal["counted", "held", "late", "duplicate"],
+    doc(
+        "It counts, is held until the window ends, came late and does not count, or was there "
+        "already."
+    ),
+]
 OfDecision = Annotated[str, doc("Of the decision.")]
 AsAsked = Annotated[str, doc("As it was asked.")]
 ArmOrCoefficient = Annotated[Arm, doc("The arm; in a linear model the number of the coefficient.")]
@@ -113,13 +120,7 @@ class RewardResult(Struct, frozen=True):
     """What became of a reward."""
 
     decision_id: OfDecision
-    status: Annotated[
-        Literal["counted", "held", "late", "duplicate"],
-        doc(
-            "It counts, is held until the window ends, came late and does not count, or was "
-            "there already."
-        ),
-    ]
+    status: RewardStatus
     state_version: StateVersion
 
 

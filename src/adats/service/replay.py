@@ -88,7 +88,7 @@ class _Clock:
 
 
 class _Player:
-    """The events of one experiment; `forgotten` is the place of the last task that was."""
+    """The events of one experiment; `forgotten` is the number of the last that forgot a task."""
 
     def __init__(self, engine: Engine, row: ExperimentRow, time: _Clock, forgotten: int) -> None:
         self._engine, self._time = engine, time
@@ -109,8 +109,8 @@ class _Player:
                 return self._decide(row)
             case "reward":
                 self._time.time = row.time
-                tell = RewardRequest(self._ids[row.decision], row.reward, row.reward_id)
-                self._engine.reward(*self._name, tell)
+                request = RewardRequest(self._ids[row.decision], row.reward, row.reward_id)
+                self._engine.reward(*self._name, request)
             case "settle":
                 self._engine.settle(*self._name, row.decision_id)
             case "arm":
@@ -125,9 +125,9 @@ class _Player:
     def _decide(self, row: DecisionRow) -> bool:
         engine, served = self._engine, self._engine.served(*self._name)
         asked = {} if row.request is None else msgspec.json.decode(row.request)
-        ask = DecisionRequest(row.task, row.decision_id, **asked)
+        request = DecisionRequest(row.task, row.decision_id, **asked)
         before = served.task_cache.get(row.task)
-        made = engine.choose(served, row.decision_id, ask)
+        made = engine.choose(served, row.decision_id, request)
         if made.action != row.action:  # what was done counts
             served.record_decision(row, before)
         due = when_due(served.spec, row.time, served.counts_pending)

@@ -1,15 +1,16 @@
 """What becomes of a reward: pure functions of the decision, the rules and the time."""
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from adats.service.errors import Conflict
+from adats.service.messages import RewardStatus
 from adats.service.spec import ExperimentSpec
 from adats.service.stores.interface import DecisionRow, Reward, RewardRow
 
 
 class Outcome(NamedTuple):
-    status: Literal["counted", "held", "late", "duplicate"]
+    status: RewardStatus
     decision: DecisionRow | None = None  # as it is now; None: nothing has changed
 
 

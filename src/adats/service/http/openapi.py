@@ -35,7 +35,6 @@ ABOUT_PARAMETERS = {
     "arm": "The arm.",
     "format": "Of the file: NDJSON, a record a line, or Parquet.",
 }
-
 ABOUT_CODES = {
     200: "Done.",
     201: "Made.",

@@ -289,7 +289,7 @@ def test_with_keys_the_name_of_the_host_does_not_matter(kept):
     assert raw(kept.url, "GET", "/v1/experiments", headers=headers).status == 200
 
 
-def test_a_gate_without_hosts_is_never_open():
+def test_access_without_hosts_is_never_open():
     control = AccessControl(keys.ApiKeys([]), None)
     (operation,) = (operation for operation in OPERATIONS if operation.name == "experiments")
     with pytest.raises(Unauthorized) as refused:
