@@ -22,6 +22,7 @@ class BetaArms(ProductArms):
 
     alpha: FloatArray
     beta: FloatArray
+    NAME: ClassVar[str] = "beta"
     PARAMETERS: ClassVar[tuple[str, ...]] = ("alpha", "beta")
     STATS: ClassVar[type[ArmStats]] = BinaryStats
 

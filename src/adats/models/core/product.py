@@ -25,6 +25,7 @@ class ProductArms(ABC):
     """Independent arms. The last axis of every parameter is the arm; axes before it are a stack
     of candidates, which a mixture evaluates all at once."""
 
+    NAME: ClassVar[str]
     PARAMETERS: ClassVar[tuple[str, ...]]
     STATS: ClassVar[type[ArmStats]] = ArmStats
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from scipy.special import logsumexp
@@ -19,6 +19,7 @@ class BeliefMixture:
 
     log_weights: FloatArray
     beliefs: tuple[Belief, ...]
+    NAME: ClassVar[str] = "ensemble"
 
     def __init__(self, weights: Any, beliefs: Sequence[Belief]) -> None:
         checked = checks.weights("weights", weights)

@@ -41,6 +41,7 @@ class PoissonArms(_GammaArms):
     array([3.])
     """
 
+    NAME: ClassVar[str] = "poisson"
     STATS: ClassVar[type[ArmStats]] = CountStats
 
     @property
@@ -82,6 +83,7 @@ class ExponentialArms(_GammaArms):
     array([2.])
     """
 
+    NAME: ClassVar[str] = "exponential"
     STATS: ClassVar[type[ArmStats]] = PositiveStats
 
     @property

@@ -14,6 +14,15 @@ from adats.models.core.types import FloatArray, Rng
 LOG_2PI = math.log(2 * math.pi)
 
 
+def posterior_of_arm(mean: Any, scale: Any, ratio: Any, count: Any, total: Any) -> tuple[Any, Any]:
+    """Mean and scale after `count` rewards that sum to `total`; `ratio` is scale² / noise².
+
+    Of floats or arrays, and as compiled.
+    """
+    keep = 1.0 / (1.0 + count * ratio)  # share of the prior in the posterior
+    return keep * (mean + ratio * total), scale * np.sqrt(keep)
+
+
 @dataclass(frozen=True, eq=False)
 class GaussianArms(ProductArms):
     """theta_i ~ N(mean_i, scale_i²); a reward of arm i is N(theta_i, noise_i²). Scale 0 is legal.
@@ -28,6 +37,7 @@ class GaussianArms(ProductArms):
     mean: FloatArray
     scale: FloatArray
     noise: FloatArray
+    NAME: ClassVar[str] = "gaussian"
     PARAMETERS: ClassVar[tuple[str, ...]] = ("mean", "scale", "noise")
 
     def __init__(self, mean: Any, scale: Any, noise: Any) -> None:
@@ -60,9 +70,8 @@ class GaussianArms(ProductArms):
 
     def updated(self, stats: Any) -> Self:
         ratio = (self.scale / self.noise) ** 2
-        keep = 1.0 / (1.0 + stats.count * ratio)  # share of the prior in the posterior
-        mean = keep * (self.mean + ratio * stats.total)
-        return self.of(mean, self.scale * np.sqrt(keep), self.noise)
+        new = posterior_of_arm(self.mean, self.scale, ratio, stats.count, stats.total)
+        return self.of(*new, self.noise)
 
     def arm_log_evidence(self, stats: Any) -> FloatArray:
         count, total = stats.count, stats.total

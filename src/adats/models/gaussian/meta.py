@@ -46,6 +46,15 @@ def arm_digest(
     return m, h, -0.5 * (count * log_noise + math.log(grown) + fit), 1.0 / grown
 
 
+def meta_posterior(mu_q: Any, width: Any, m: Any, h: Any) -> tuple[Any, Any]:
+    """Mean and variance of mu, whose meta-prior is N(mu_q, width), from the sums of M and h.
+
+    Of floats or arrays, and as compiled.
+    """
+    variance = width / (1.0 + width * m)  # (eq. 2)
+    return mu_q + variance * h, variance  # (eq. 2)
+
+
 @dataclass(frozen=True, eq=False, init=False)
 class GaussianMeta:
     """mu_i ~ N(mean_i, scale_i²), theta_i ~ N(mu_i, task_scale_i²), rewards N(theta_i, noise_i²).
@@ -68,7 +77,6 @@ class GaussianMeta:
     _task_variance: FloatArray = field(repr=False)
     _meta_variance: FloatArray = field(repr=False)
     _mu_q: FloatArray = field(repr=False)  # not read-only, as compiled code takes it
-    _ones: FloatArray = field(repr=False)
     # mu_q, σ_0²/σ², 1/σ² and log 2πσ², a row each: what `arm_digest` needs of every arm
     constants: FloatArray = field(repr=False)
     _of_arm: list[list[float]] = field(repr=False)  # the same, a list an arm
@@ -121,7 +129,6 @@ class GaussianMeta:
             _task_variance=self.task_scale**2,
             _meta_variance=self.meta_scale**2,
             _mu_q=self.meta_mean.copy(),
-            _ones=np.ones_like(ratio),
             constants=constants,
             _of_arm=constants.T.tolist(),
         )
@@ -135,10 +142,8 @@ class GaussianMeta:
         known: tuple[FloatArray, FloatArray] | None = self.__dict__.get("_known_mu")
         if known is None:
             total = self.total.value().reshape(3, -1)
-            m, h, width = total[0], total[1], self._meta_variance
-            variance = width / (self._ones + width * m)  # (eq. 2)
-            mean = self.meta_mean + variance * h  # (eq. 2)
-            known = self.__dict__["_known_mu"] = (mean, variance)
+            known = meta_posterior(self.meta_mean, self._meta_variance, total[0], total[1])
+            self.__dict__["_known_mu"] = known
         return known
 
     @property
@@ -197,8 +202,7 @@ class GaussianMeta:
                 message[k] = new
                 sums.append(value + rest)
             width = self._meta_variance.item(i)
-            variance[i] = spread = width / (1.0 + width * sums[0])  # (eq. 2)
-            mean[i] = of_arm[0] + spread * sums[1]  # (eq. 2)
+            mean[i], variance[i] = meta_posterior(of_arm[0], width, sums[0], sums[1])
         return (
             GaussianDigest(stats, message, keep),
             self.with_sum(Sum(high, low), mean, variance),

@@ -1,7 +1,7 @@
 """Linear model with Gaussian rewards (paper, Section 3.2)."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from adats.models.gaussian.belief import LOG_2PI, GaussianArms
 class _Linear:
     """theta ~ N(mean, factor @ factorᵀ); the reward of an arm with features a is N(aᵀtheta, σ²)."""
 
+    NAME: ClassVar[str] = "linear"
     noise: float
     if TYPE_CHECKING:  # fields or properties
 

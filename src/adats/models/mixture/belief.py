@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from scipy.special import logsumexp
 
@@ -23,6 +23,7 @@ class MixtureArms:
 
     log_weights: FloatArray
     components: ProductArms
+    NAME: ClassVar[str] = "mixture"
 
     def __init__(self, weights: Any, beliefs: Sequence[ProductArms] | ProductArms) -> None:
         components = stacked(beliefs)
