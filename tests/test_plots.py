@@ -10,7 +10,7 @@ import pytest
 from adats.paper.experiments import EXPERIMENTS
 from adats.plots import COLOURS, NAMES, Chart, Curve, regret_figure, rendered
 from adats.plots.pictures import pictures_figure
-from adats.simulation.simulate import AGENTS
+from adats.simulation import AGENTS
 
 SVG = "{http://www.w3.org/2000/svg}"
 

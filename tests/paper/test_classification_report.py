@@ -22,7 +22,7 @@ from adats.paper.experiments.classification import (
     reproduce_classification,
 )
 from adats.plots import NAMES
-from adats.simulation.simulate import simulate
+from adats.simulation import simulate
 
 RUNS = 4
 SMALL = Setting("Toys", rounds=12, arms=5, tasks=3, classes=3)

@@ -35,8 +35,10 @@ from adats.paper.experiments.policies_claims import (
 from adats.paper.experiments.policies_report import FILES, crossing
 from adats.paper.experiments.report import TIMING
 from adats.plots import NAMES
+from adats.simulation import Result, simulate
+from adats.simulation.kernels.registry import UCB, CompiledPolicy
+from adats.simulation.play import compiled_task
 from adats.simulation.problems import GaussianProblem, LinearProblem
-from adats.simulation.simulate import Result, simulate
 
 RUNS, TASKS, ROUNDS, MANY = 20, 12, 15, 14
 
@@ -126,11 +128,12 @@ def test_an_index_that_does_not_count_asks_for_one_arm_again_and_again():
     world, first = policies._UncountedGaussian(4), np.zeros((0, 1), dtype=np.intp)
     rng = np.random.default_rng(1)
     instance = world.instance(world.start(rng), 10, rng)
-    index = policies.Index(1, np.full(10, 1.0), np.zeros(4), 10)
-    stats = world.play_index(index, world.meta().task_prior(), instance, first, np.empty(10))
+    index = CompiledPolicy(UCB, np.full(10, 1.0), np.zeros(4), 10)
+    given = (world.meta().task_prior(), instance, first, rng, np.empty(10))
+    stats = compiled_task(world, *given, policy=index)
     assert sorted(stats.count.tolist()) == [0, 0, 0, 10]
     plain = GaussianProblem(4)
-    stats = plain.play_index(index, plain.meta().task_prior(), instance, first, np.empty(10))
+    stats = compiled_task(plain, *given, policy=index)
     assert stats.count.min() >= 1
 
 

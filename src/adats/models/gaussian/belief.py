@@ -14,13 +14,13 @@ from adats.models.core.types import FloatArray, Rng
 LOG_2PI = math.log(2 * math.pi)
 
 
-def posterior_of_arm(mean: Any, scale: Any, ratio: Any, count: Any, total: Any) -> tuple[Any, Any]:
-    """Mean and scale after `count` rewards that sum to `total`; `ratio` is scale² / noise².
+def posterior_of_arm(mean: Any, ratio: Any, count: Any, total: Any) -> tuple[Any, Any]:
+    """The mean after `count` rewards that sum to `total`, and the part of the variance left.
 
-    Of floats or arrays, and as compiled.
+    `ratio` is scale² / noise². Of floats or arrays, and as compiled.
     """
     keep = 1.0 / (1.0 + count * ratio)  # share of the prior in the posterior
-    return keep * (mean + ratio * total), scale * np.sqrt(keep)
+    return keep * (mean + ratio * total), keep
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,8 +70,8 @@ class GaussianArms(ProductArms):
 
     def updated(self, stats: Any) -> Self:
         ratio = (self.scale / self.noise) ** 2
-        new = posterior_of_arm(self.mean, self.scale, ratio, stats.count, stats.total)
-        return self.of(*new, self.noise)
+        mean, keep = posterior_of_arm(self.mean, ratio, stats.count, stats.total)
+        return self.of(mean, self.scale * np.sqrt(keep), self.noise)
 
     def arm_log_evidence(self, stats: Any) -> FloatArray:
         count, total = stats.count, stats.total

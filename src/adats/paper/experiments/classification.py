@@ -12,9 +12,7 @@ import numpy as np
 from adats import plots
 from adats.models.core.checks import count_of
 from adats.models.core.files import write_bytes
-from adats.models.core.frozen import unchecked
-from adats.models.core.stats import LinearStats
-from adats.models.core.types import FloatArray, IntArray, Rng
+from adats.models.core.types import Rng
 from adats.paper.datasets import ImageData, Split, load
 from adats.paper.experiments.catalogue import FOUR
 from adats.paper.experiments.class_claims import READINGS, ClassOutcome
@@ -30,8 +28,9 @@ from adats.paper.experiments.run import (
     records,
 )
 from adats.plots.pictures import pictures_figure
+from adats.simulation import simulate
+from adats.simulation.kernels.registry import has_numba
 from adats.simulation.problems.classification import ClassificationProblem
-from adats.simulation.simulate import has_numba, simulate
 
 SHOWN = 4  # classes in the figures
 PULLS = (*FOUR, "ada-ts-")  # agents whose first pictures are kept
@@ -146,9 +145,9 @@ class Case(NamedTuple):
         title = f"{self.setting.title}: {self.images.classes[self.positive]}, {reading}"
         sizes = self.setting.sizes()
         outcome = run_panel(Panel(title, lambda: problem, FOUR, **sizes), problem, **options)
-        recorded = unchecked(_Pulls, **vars(problem))
-        again = simulate(recorded, PULLS, detail="round", **sizes, **options)
-        pulled = dict(zip(PULLS, again.regret[..., 0].astype(np.intp), strict=True))
+        again = simulate(problem, PULLS, record=True, **sizes, **options)
+        assert again.actions is not None
+        pulled = dict(zip(PULLS, again.actions[..., 0], strict=True))
         return ClassOutcome(
             **vars(outcome), reading=reading, positive=self.positive, prior=prior, pulled=pulled
         )
@@ -163,21 +162,6 @@ class Case(NamedTuple):
                 result = simulate(problem, ["oracle-ts"], **self.setting.sizes(), **options)
                 regrets[mean, spread] = result.total("oracle-ts")
         return regrets
-
-
-class _Pulls(ClassificationProblem):
-    """The same problem, played in the same way; the simulator gets numbers of pictures."""
-
-    def play(
-        self,
-        prior: Any,
-        instance: Any,
-        first: IntArray,  # noqa: ARG002
-        rng: Rng,
-        regret: FloatArray,
-    ) -> LinearStats:
-        regret[:], stats = self.pulls(prior, instance, rng)
-        return stats
 
 
 def _data(outcomes: Sequence[ClassOutcome], images: ImageData, shown: Sequence[int]) -> list[bytes]:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from adats.models.core.types import FloatArray, IntArray
+from adats.simulation import Result, simulate
 from adats.simulation.problems import Problem
-from adats.simulation.simulate import Result, simulate
 
 POINTS = 20  # of a curve in every task
 

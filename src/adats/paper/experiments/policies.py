@@ -12,7 +12,7 @@ from adats import plots
 from adats.agents.policies import POLICIES, FarSighted, Policy, Scene
 from adats.models.core.checks import count_of
 from adats.models.core.files import write_bytes
-from adats.models.core.types import FloatArray, IntArray
+from adats.models.core.types import FloatArray
 from adats.paper.experiments.catalogue import _gaussian, _linear
 from adats.paper.experiments.panels import Panel
 from adats.paper.experiments.policies_claims import INDICES, LATE, UNCOUNTED, PolicyOutcome
@@ -24,10 +24,11 @@ from adats.paper.experiments.policies_report import (
     tasks_figure,
 )
 from adats.paper.experiments.run import Progress, check_folder, parquet_bytes, records
-from adats.simulation.problems import GaussianProblem, Instance, LinearProblem, Problem
-from adats.simulation.problems.problem import Index
-from adats.simulation.simulate import INDICES as NUMBERED
-from adats.simulation.simulate import Agents, Result, has_numba, plain_task, simulate
+from adats.simulation import Result, simulate
+from adats.simulation.kernels.registry import NUMBERED, Loops, Task, has_numba, register
+from adats.simulation.play import plain_task
+from adats.simulation.problems import GaussianProblem, LinearProblem, Problem
+from adats.simulation.simulate import Agents
 
 RUNS = 2000
 FEW = 10  # one run in so many is made where rewards come late, and of many tasks
@@ -46,25 +47,27 @@ class _Unaware:
         return self.policy.values(scene._replace(pending=None))
 
 
-class _Uncounted:
+class _UncountedGaussian(GaussianProblem):
     """A problem whose indices do not count pending pulls."""
 
-    def play_index(
-        self, index: Index, prior: Any, instance: Instance, first: IntArray, regret: FloatArray
-    ) -> Any:
-        name = NUMBERED[index.policy]
-        policy = _Unaware(FarSighted(1.0) if name == "far" else POLICIES[name])
-        world: Any = (self, prior, instance, first, np.random.default_rng(0), regret)
-        counted = np.sqrt(index.counted)
-        return plain_task(*world, policy=policy, share=lambda _: counted, delay=index.delay)
+
+class _UncountedLinear(LinearProblem):
+    """The same."""
 
 
-class _UncountedGaussian(_Uncounted, GaussianProblem):
-    pass
+@register(_UncountedGaussian, "gaussian")
+@register(_UncountedLinear, "linear")
+def _uncounted() -> Loops:
+    return Loops(_play_uncounted)
 
 
-class _UncountedLinear(_Uncounted, LinearProblem):
-    pass
+def _play_uncounted(problem: Problem, task: Task) -> Any:
+    index = task.policy
+    name = NUMBERED[index.number]
+    policy = _Unaware(FarSighted(1.0) if name == "far" else POLICIES[name])
+    counted = np.sqrt(index.counted)
+    options: Any = {"policy": policy, "share": lambda _: counted, "delay": index.delay}
+    return plain_task(problem, *task[:-1], **options)
 
 
 ROWS = (

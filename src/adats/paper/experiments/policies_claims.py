@@ -10,7 +10,7 @@ from adats.models.core.types import FloatArray, IntArray
 from adats.paper.experiments.claims import BELOW, Claim
 from adats.paper.experiments.measures import Measure, Measures, called, ratio, z_score
 from adats.paper.experiments.panels import Outcome, Panel
-from adats.simulation.simulate import Result
+from adats.simulation import Result
 
 Part = Literal["table", "late", "many"]
 RECOMMENDED = "ada-far"
