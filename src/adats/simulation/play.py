@@ -27,6 +27,7 @@ from adats.simulation.learners import AGENTS, Learner
 from adats.simulation.problems import Instance, Problem
 from adats.simulation.problems.problem import Start
 
+Given = tuple[Belief, Instance, IntArray, Rng, FloatArray, IntArray]  # the fields of `Task`
 Factory = Callable[[Problem, int], Any]  # an agent with ask and tell, from a problem and a seed
 
 
@@ -101,8 +102,8 @@ def _warm_up(job: Job) -> None:
     for name, meta in job.metas.items():
         policy = AGENTS[str(job.agents[name])].policy
         room = (np.empty(1), np.empty(1, dtype=np.intp))
-        task = Task(meta.task_prior(), instance, nothing, rng, *room)
-        absorb_of(job.problem, meta)(meta, _play_task(job, policy, meta, 0, task))
+        given = (meta.task_prior(), instance, nothing, rng, *room)
+        absorb_of(job.problem, meta)(meta, _play_task(job, policy, meta, 0, given))
 
 
 def _play_learner(
@@ -118,36 +119,38 @@ def _play_learner(
 ) -> None:
     """All tasks of one run, one after another, by a built-in agent (paper, Algorithm 1)."""
     absorb = absorb_of(job.problem, meta) if job.compiled else plain_absorb
-    prior: Belief | None = None
+    prior, learns = None, learner.learns
     for s, instance in enumerate(instances):
-        if prior is None or learner.learns:
+        if prior is None or learns:
             prior = learner.task_prior(meta, start.mu, rng)
         later = min(job.tasks - 1 - s, MOST_TASKS) * job.rounds
-        task = Task(prior, instance, first, rng, regret[s], actions[s])
-        stats = _play_task(job, learner.policy, meta, later, task)
-        if learner.learns:
+        given = (prior, instance, first, rng, regret[s], actions[s])
+        stats = _play_task(job, learner.policy, meta, later, given)
+        if learns:
             meta = absorb(meta, stats)
 
 
-def _play_task(job: Job, policy: str, meta: MetaBelief, later: int, task: Task) -> Any:
+def _play_task(job: Job, policy: str, meta: MetaBelief, later: int, given: Given) -> Any:
     """One task, compiled where it can be; later tasks have `later` rounds."""
-    play = loops_of(job.problem, task.prior).play if job.compiled else None
+    play = loops_of(job.problem, given[0]).play if job.compiled else None
     if play is not None and policy == "ts" and job.delay == 0:
-        return play(job.problem, task)
+        return play(job.problem, Task(*given))
 
     def share(rows: FloatArray | None) -> FloatArray:
         return meta.share(rows=rows)
 
     if play is not None and policy != "ts":
-        rows = task.instance.rows(0)
-        arms = len(task.instance.theta if rows is None else rows)
-        counted = later * share(rows) ** 2 if policy == "far" else _zeros(arms)
-        index = index_policy(policy, task.regret.size, counted, job.delay)
-        stats = play(job.problem, task._replace(policy=index))
+        rows = given[1].rows(0)
+        if policy == "far":
+            index = index_policy(policy, job.rounds, later * share(rows) ** 2, job.delay)
+        else:
+            arms = len(given[1].theta if rows is None else rows)
+            index = _uncounted(policy, job.rounds, arms, job.delay)
+        stats = play(job.problem, Task(*given, index))
         if stats is not None:
             return stats
     rules: Policy = FarSighted(later) if policy == "far" else POLICIES[policy]
-    return plain_task(job.problem, *task[:-1], policy=rules, share=share, delay=job.delay)
+    return plain_task(job.problem, *given, policy=rules, share=share, delay=job.delay)
 
 
 def compiled_task(
@@ -175,8 +178,9 @@ def index_policy(name: str, rounds: int, counted: FloatArray, delay: int = 0) ->
 
 
 @functools.cache
-def _zeros(arms: int) -> FloatArray:
-    return np.zeros(arms)
+def _uncounted(name: str, rounds: int, arms: int, delay: int) -> CompiledPolicy:
+    """An index policy that counts no rounds of later tasks."""
+    return index_policy(name, rounds, np.zeros(arms), delay)
 
 
 @functools.cache
