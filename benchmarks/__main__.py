@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.table import Table
 
 import adats
+from adats.simulation import simulate
 from adats.simulation.problems import GaussianProblem, LinearProblem
-from adats.simulation.simulate import simulate
 from benchmarks import classification, fitting, logs, propensities, service
 from benchmarks.peers import PEERS, ROUNDS, ours_arms, ours_linear, quiet
 

@@ -7,17 +7,16 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-from adats.agents.labels import LABELS
 from adats.paper.experiments import ALL, EXPERIMENTS
 from adats.plots import COLOURS, Chart, Curve, regret_figure, rendered
 from adats.plots.pictures import pictures_figure
-from adats.simulation.simulate import AGENTS
+from adats.simulation.learners import AGENTS, label_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 def chart(
-    title: str = "Gaussian, K = 2, σ_q = 0.5", agents: tuple[str, ...] = tuple(LABELS)
+    title: str = "Gaussian, K = 2, σ_q = 0.5", agents: tuple[str, ...] = tuple(AGENTS)
 ) -> Chart:
     x = np.linspace(0, 4, 9)
     curves = {a: Curve((i + 1) * x, 0.1 * (i + 1) * x) for i, a in enumerate(agents)}
@@ -25,15 +24,17 @@ def chart(
 
 
 def test_every_agent_has_a_name_and_a_colour_of_its_own():
-    assert set(LABELS) == set(COLOURS) == set(AGENTS)
+    assert set(COLOURS) == set(AGENTS)
     assert len(set(COLOURS.values())) == len(COLOURS)
-    assert LABELS["ada-ts-"] == "AdaTS−"
+    assert label_of("ada-ts-") == "AdaTS−"
 
 
 def test_a_panel_a_chart_and_one_legend():
     figure = regret_figure([chart(f"panel {i}") for i in range(5)], columns=3)
     assert [axes.get_title(loc="left") for axes in figure.axes] == [f"panel {i}" for i in range(5)]
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == list(LABELS.values())
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == list(
+        map(label_of, AGENTS)
+    )
     assert [bool(axes.get_ylabel()) for axes in figure.axes] == [True, False, False, True, False]
     assert [axes.get_xlabel() for axes in figure.axes] == ["", "", "task", "task", "task"]
     assert all(text.get_fontsize() >= 9 for axes in figure.axes for text in axes.texts)
@@ -97,7 +98,7 @@ def test_pictures_are_below_their_tasks():
     assert len(below) == 3
     figure.draw_without_rendering()
     for top, sheet in zip(above, below, strict=True):
-        assert [t.get_text() for t in sheet.get_yticklabels()] == [LABELS[a] for a in PAPER]
+        assert [t.get_text() for t in sheet.get_yticklabels()] == list(map(label_of, PAPER))
         assert [t.get_color() for t in sheet.get_yticklabels()] == [COLOURS[a] for a in PAPER]
         assert [t.get_text() for t in sheet.get_xticklabels()] == ["1", "2", "3", "4"]
         np.testing.assert_allclose(sheet.get_xticks(), [0.5, 1.5, 2.5, 3.5])
@@ -106,7 +107,9 @@ def test_pictures_are_below_their_tasks():
             x_above = top.transData.transform((task, 0))[0]
             x_below = sheet.transData.transform((task, 0))[0]
             assert x_above == pytest.approx(x_below, abs=2.0)
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == [LABELS[a] for a in PAPER]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        label_of(a) for a in PAPER
+    ]
 
 
 def test_every_picture_is_in_its_place():

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from adats import AdaTS
+from adats.simulation import simulate
 from adats.simulation.problems import GaussianProblem, LinearProblem
-from adats.simulation.simulate import simulate
 
 pytestmark = pytest.mark.heavy
 SIZES = {"tasks": 3, "rounds": 20, "runs": 6, "seed": 7}

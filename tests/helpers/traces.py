@@ -164,7 +164,7 @@ def problems():
 
 def simulated(name, problem, delay):
     """Regrets of all agents that know the problem, round by round."""
-    from adats.simulation.simulate import AGENTS, simulate
+    from adats.simulation import AGENTS, simulate
 
     agents = [a for a in AGENTS if name in ("gaussian", "linear", "rows") or _known(a)]
     if delay:

@@ -166,8 +166,8 @@ def test_one_arm_leaves_nothing_to_save():
 
 
 def test_simulated_regret_is_that_of_the_simulator():
+    from adats.simulation import simulate
     from adats.simulation.problems import GaussianProblem
-    from adats.simulation.simulate import simulate
 
     problem = GaussianProblem(arms=3, task_scale=0.7, noise=1.0, mu=[0.0, 0.2, 0.4])
     result = simulate(problem, ["oracle-ts"], tasks=2, rounds=20, runs=1000, seed=3)

@@ -9,13 +9,13 @@ import pytest
 
 from adats.agents.exploration import eta
 from adats.paper.bounds import linear_bound, semibandit_bound
+from adats.simulation import simulate
 from adats.simulation.problems import (
     GaussianProblem,
     LinearProblem,
     RoutingProblem,
     SemibanditProblem,
 )
-from adats.simulation.simulate import simulate
 
 pytestmark = pytest.mark.statistical
 SIZES = {"tasks": 20, "rounds": 200}

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from pyarrow import parquet
 
-from adats.agents.labels import LABELS
 from adats.paper.datasets import ImageData, Split
 from adats.paper.experiments import EXPERIMENTS, image_priors, images, pipeline, reproduce
 from adats.paper.experiments.image_claims import CLAIMS, READINGS, mean_over_classes, most_alike
@@ -16,6 +15,8 @@ from adats.paper.experiments.image_report import about_oracle
 from adats.paper.experiments.images import IMAGES, Case, ImageSetting, positive_classes
 from adats.paper.experiments.report_text import TIMING
 from adats.paper.experiments.simulations import PAPER_AGENTS
+from adats.simulation.learners import AGENTS as BUILT_IN
+from adats.simulation.learners import label_of
 from adats.simulation.simulate import simulate
 
 RUNS = 4
@@ -197,7 +198,7 @@ def test_tables_are_what_the_records_say(small, done):
     assert (small.test.labels[records["picture"]] == records["label"]).all()
     text = (done / "report.md").read_text()
     head, _, *table = rows(section(text, "Total regret"))
-    agents = {pretty: agent for agent, pretty in LABELS.items()}
+    agents = {label_of(agent): agent for agent in BUILT_IN}
     totals = records.groupby(["panel", "agent", "run"])["regret"].sum()
     for label, *cells in table:
         for pretty, cell in zip(head[1:], cells, strict=True):

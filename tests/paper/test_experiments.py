@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from pyarrow import parquet
 
-from adats.agents.labels import LABELS
 from adats.paper.experiments import (
     ALL,
     EXPERIMENTS,
@@ -25,6 +24,8 @@ from adats.paper.experiments.measures import Measure, overall, ratio, slope, z_s
 from adats.paper.experiments.panels import run_panel
 from adats.paper.experiments.report_text import TIMING
 from adats.paper.experiments.simulations import PAPER_AGENTS, SPREAD_AGENTS, WIDTH_AGENTS
+from adats.simulation.learners import AGENTS as BUILT_IN
+from adats.simulation.learners import label_of
 from adats.simulation.problems import GaussianProblem
 
 RUNS = 3
@@ -160,7 +161,7 @@ def test_table_is_what_the_records_say(everything, name):
     totals = records.groupby(["panel", "agent", "run"])["regret"].sum()
     head, _, *table = rows(section((folder / "report.md").read_text(), "Total regret"))
     assert [row[0] for row in table] == [panel.label for panel in EXPERIMENTS[name].panels]
-    agents = {pretty: agent for agent, pretty in LABELS.items()}
+    agents = {label_of(agent): agent for agent in BUILT_IN}
     for label, *cells in table:
         for pretty, cell in zip(head[1:], cells, strict=True):
             of_runs = totals[label, agents[pretty]].to_numpy()

@@ -12,7 +12,6 @@ from numpy.testing import assert_allclose
 from pyarrow import parquet
 from scipy.stats import gamma
 
-from adats.agents.labels import LABELS
 from adats.paper.experiments import EXPERIMENTS, pipeline, reproduce, total_steps
 from adats.paper.experiments.measures import overall
 from adats.paper.experiments.panels import Panel, outcome_of
@@ -32,8 +31,11 @@ from adats.paper.experiments.policies_claims import (
 )
 from adats.paper.experiments.policies_report import crossing
 from adats.paper.experiments.report_text import TIMING
+from adats.simulation.kernels.registry import UCB, CompiledPolicy
+from adats.simulation.learners import AGENTS as BUILT_IN
+from adats.simulation.learners import label_of
+from adats.simulation.play import compiled_task
 from adats.simulation.problems import GaussianProblem, LinearProblem
-from adats.simulation.problems.problem import Index
 from adats.simulation.simulate import Result, simulate
 
 RUNS, TASKS, ROUNDS, MANY = 20, 12, 15, 14
@@ -130,11 +132,12 @@ def test_an_index_that_does_not_count_asks_for_one_arm_again_and_again():
     world, first = GaussianPendingIgnored(4), np.zeros((0, 1), dtype=np.intp)
     rng = np.random.default_rng(1)
     instance = world.instance(world.start(rng), 10, rng)
-    index = Index(1, np.full(10, 1.0), np.zeros(4), 10)
-    stats = world.play_index(index, world.meta().task_prior(), instance, first, np.empty(10))
+    index = CompiledPolicy(UCB, np.full(10, 1.0), np.zeros(4), 10)
+    given = (world.meta().task_prior(), instance, first, rng, np.empty(10))
+    stats = compiled_task(world, *given, policy=index)
     assert sorted(stats.count.tolist()) == [0, 0, 0, 10]
     plain = GaussianProblem(4)
-    stats = plain.play_index(index, plain.meta().task_prior(), instance, first, np.empty(10))
+    stats = compiled_task(plain, *given, policy=index)
     assert stats.count.min() >= 1
 
 
@@ -160,7 +163,7 @@ def test_files(written):
             assert f"]({name})" in text
         elif name.endswith("svg"):
             words = "".join(ET.parse(out / name).getroot().itertext())
-            assert all(LABELS[agent] in words for agent in AGENTS[:-1])
+            assert all(label_of(agent) in words for agent in AGENTS[:-1])
 
 
 @pytest.fixture
@@ -178,7 +181,7 @@ def of(totals, label, agent, since=0):
 
 def test_tables_are_what_the_records_say(written, totals, small):
     text = written[2]
-    agents = {pretty: agent for agent, pretty in LABELS.items()}
+    agents = {label_of(agent): agent for agent in BUILT_IN}
     mean, share = tables(section(text, f"Total regret over {TASKS} tasks"))
     (tails,) = tables(section(text, "Tails"))
     (learned,) = tables(section(text, "From task 10 on"))
@@ -204,7 +207,7 @@ def test_tables_are_what_the_records_say(written, totals, small):
 def test_late_and_many_are_what_the_records_say(written, totals, small):
     text = written[2]
     (late,) = tables(section(text, "Rewards that come late"))
-    names = {pretty: agent for agent, pretty in LABELS.items()} | {
+    names = {label_of(agent): agent for agent in BUILT_IN} | {
         v: v for v in PENDING_IGNORED.values()
     }
     assert [names[row[0]] for row in late[2:]] == [*AGENTS[:-1], *PENDING_IGNORED.values()]

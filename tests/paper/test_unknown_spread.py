@@ -13,6 +13,9 @@ from adats.paper.experiments.figures import spread_figure
 from adats.paper.experiments.measures import overall, ratio
 from adats.paper.experiments.panels import run_panel
 from adats.paper.experiments.simulations import SPREAD_AGENTS
+from adats.simulation import AGENTS, simulate
+from adats.simulation.kernels.registry import absorb_of
+from adats.simulation.play import compiled_task
 from adats.simulation.problems import (
     GaussianProblem,
     LinearProblem,
@@ -20,7 +23,6 @@ from adats.simulation.problems import (
     SemibanditProblem,
 )
 from adats.simulation.problems.problem import SPREADS
-from adats.simulation.simulate import AGENTS, simulate
 
 EXPERIMENT = EXPERIMENTS["unknown-spread"]
 TESTED = (0.05, 0.1, 0.3, 1.0)
@@ -85,8 +87,8 @@ def test_it_finds_the_spread(kind, spread):
     meta = problem.candidates()
     for _ in range(60):
         instance = problem.instance(start, 200, rng)
-        stats = problem.play(meta.task_prior(), instance, none, rng, np.empty(200))
-        meta = problem.learn(meta, stats)
+        stats = compiled_task(problem, meta.task_prior(), instance, none, rng, np.empty(200))
+        meta = absorb_of(problem, meta)(meta, stats)
     guess = float(meta.weights @ np.log(SPREADS))
     assert abs(guess - math.log(spread)) < math.log(100) / 7
     assert meta.weights.max() > 0.5

@@ -9,9 +9,10 @@ import pytest
 
 import adats
 from adats import LinearBelief
-from adats.simulation import simulate as simulator
+from adats.simulation import simulate
+from adats.simulation.kernels import registry
+from adats.simulation.play import compiled_task, plain_task
 from adats.simulation.problems.classification import ClassificationProblem, subsets
-from adats.simulation.simulate import plain_task, simulate
 from adats.testing import check_meta
 
 PAPER = ["oracle-ts", "ada-ts", "meta-ts", "ts"]
@@ -171,6 +172,13 @@ def pulled_plainly(problem, prior, instance, rng):
     return pulled, stats
 
 
+def pulls(problem, prior, instance, rng):
+    """One task by the compiled loop: the picture pulled in every round, and the statistics."""
+    pulled = np.full(len(instance.images), -1)
+    regret = np.empty(len(instance.images))
+    return pulled, compiled_task(problem, prior, instance, NONE_FIRST, rng, regret, pulled)
+
+
 def agree(problem, prior=None, *, rounds=60, tasks=4, seed=0):
     """Play some tasks in all ways; all of them pull the same pictures."""
     world = np.random.default_rng([seed, 1])
@@ -179,18 +187,18 @@ def agree(problem, prior=None, *, rounds=60, tasks=4, seed=0):
         belief = meta.task_prior() if prior is None else prior
         instance = problem.instance(start, rounds, world)
         rngs = [np.random.default_rng([seed, 2, task]) for _ in range(4)]
-        pulled, stats = problem.pulls(belief, instance, rngs[0])
+        pulled, stats = pulls(problem, belief, instance, rngs[0])
         expected, reference = pulled_plainly(problem, belief, instance, rngs[1])
         np.testing.assert_array_equal(pulled, expected)
         regrets = np.full((2, rounds), np.nan)
-        again = problem.play(belief, instance, NONE_FIRST, rngs[2], regrets[0])
+        again = compiled_task(problem, belief, instance, NONE_FIRST, rngs[2], regrets[0])
         plain = plain_task(problem, belief, instance, NONE_FIRST, rngs[3], regrets[1])
         np.testing.assert_array_equal(regrets[0], regrets[1])
         np.testing.assert_array_equal(again.flat(), stats.flat())
         for other in (reference, plain):
             np.testing.assert_allclose(stats.flat(), other.flat(), rtol=1e-9, atol=1e-9)
         assert len({str(rng.bit_generator.state) for rng in rngs}) == 1
-        meta = problem.learn(meta, stats)
+        meta = registry.absorb_of(problem, meta)(meta, stats)
 
 
 @pytest.mark.parametrize("dim", [1, 2, 5, 13])
@@ -230,7 +238,7 @@ def test_without_numba_the_numbers_are_the_same(monkeypatch):
     problem = problem_of()
     agents = [*PAPER, "ada-ts+", "ada-ts-"]
     compiled = simulate(problem, agents, **SMALL, detail="round")
-    monkeypatch.setattr(simulator, "has_numba", lambda: False)
+    monkeypatch.setattr(registry, "has_numba", lambda: False)
     with pytest.warns(UserWarning, match="Numba"):
         plain = simulate(problem, agents, **SMALL, detail="round")
     np.testing.assert_allclose(plain.regret, compiled.regret, atol=1e-12)
@@ -285,7 +293,7 @@ def test_the_meta_prior_keeps_its_laws():
     problem = problem_of()
     rng = np.random.default_rng(0)
     start, prior = problem.start(rng), problem.meta().task_prior()
-    played = [problem.pulls(prior, problem.instance(start, 15, rng), rng)[1] for _ in range(3)]
+    played = [pulls(problem, prior, problem.instance(start, 15, rng), rng)[1] for _ in range(3)]
     check_meta(problem.meta(), played)
     assert {stats.n for stats in played} == {15.0}
 

@@ -5,9 +5,11 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from adats import BeliefMixture, GaussianArms, GaussianMeta, LinearBelief, LinearMeta, ModelMixture
-from adats.simulation.kernels.models import _pick, _update
+from adats.simulation.kernels.common import pick_by_logs
+from adats.simulation.kernels.linear import no_data, rank_one
+from adats.simulation.kernels.registry import absorb_of
+from adats.simulation.play import compiled_task, plain_task
 from adats.simulation.problems import GaussianProblem, LinearProblem
-from adats.simulation.simulate import plain_task
 
 ROUNDS = 60
 NONE_FIRST = np.zeros((0, 1), dtype=np.intp)
@@ -27,10 +29,8 @@ def agree(problem, meta=None, *, prior=None, explore_first=False, seed=0, rounds
         found = []
         for plain in (False, False, True):
             rng, regret = np.random.default_rng([seed, 2, task]), np.full(rounds, np.nan)
-            if plain:
-                stats = plain_task(problem, belief, instance, first, rng, regret)
-            else:
-                stats = problem.play(belief, instance, first, rng, regret)
+            play = plain_task if plain else compiled_task
+            stats = play(problem, belief, instance, first, rng, regret)
             found.append((regret, stats, rng.bit_generator.state))
         (regret, stats, state), again, (expected, reference, left) = found
         np.testing.assert_array_equal(regret, again[0])  # nothing is kept between calls
@@ -39,7 +39,8 @@ def agree(problem, meta=None, *, prior=None, explore_first=False, seed=0, rounds
         np.testing.assert_allclose(stats.flat(), reference.flat(), rtol=1e-9, atol=1e-9)
         assert type(stats) is type(reference)
         assert state == left
-        slow, meta = meta.absorb(meta.digest(stats).message), problem.learn(meta, stats)
+        slow = meta.absorb(meta.digest(stats).message)
+        meta = absorb_of(problem, meta)(meta, stats)
         np.testing.assert_allclose(meta.weights, slow.weights, rtol=1e-7, atol=1e-12)
         np.testing.assert_allclose(meta.mean, slow.mean, rtol=1e-9, atol=1e-12)
         regrets.append(regret)
@@ -139,15 +140,16 @@ def test_a_mixture_of_one_is_that_model():
 def test_update_is_conditioning_with_the_density_of_the_reward():
     rng = np.random.default_rng(5)
     size, noise = 4, 0.6
-    columns, diagonal = np.zeros((size, size + 1)), np.ones(size)
+    columns, diagonal, scale = posterior = no_data(size)
     rows, rewards, logs = rng.normal(size=(9, size)), rng.normal(size=9), 0.0
     for row, y in zip(rows, rewards, strict=True):
         x = np.append(row, y)
-        precision = _update(columns, diagonal, x, noise**-2)
+        precision = rank_one(posterior, x, noise**-2)
         logs += 0.5 * (np.log(precision / (2 * np.pi)) - precision * x[-1] ** 2)
     lower = np.eye(size) + np.tril(columns[:, :size].T, -1)
     exact = np.eye(size) + rows.T @ rows / noise**2
     np.testing.assert_allclose(lower @ np.diag(diagonal) @ lower.T, exact, rtol=1e-12)
+    np.testing.assert_allclose(scale**-2, diagonal, rtol=1e-12)
     mean = np.linalg.solve(lower.T, columns[:, size])
     np.testing.assert_allclose(exact @ mean, rows.T @ rewards / noise**2, rtol=1e-11)
     joint = multivariate_normal(np.zeros(9), rows @ rows.T + noise**2 * np.eye(9))
@@ -156,7 +158,11 @@ def test_update_is_conditioning_with_the_density_of_the_reward():
 
 def test_pick_goes_by_the_weights():
     logs, cumulative = np.log([0.2, 0.5, 0.3]) - 700.0, np.empty(3)
-    picked = [_pick(logs, cumulative, point) for point in (0.0, 0.19, 0.21, 0.69, 0.71, 1 - 2**-53)]
+    picked = [
+        pick_by_logs(logs, cumulative, point) for point in (0.0, 0.19, 0.21, 0.69, 0.71, 1 - 2**-53)
+    ]
     assert picked == [0, 0, 1, 1, 2, 2]
     impossible = np.array([-np.inf, 0.0, -np.inf])
-    assert [_pick(impossible, cumulative, point) for point in (0.0, 0.5, 1 - 2**-53)] == [1] * 3
+    assert [pick_by_logs(impossible, cumulative, point) for point in (0.0, 0.5, 1 - 2**-53)] == [
+        1
+    ] * 3

@@ -5,14 +5,15 @@ import pytest
 
 from adats import AdaTS
 from adats.agents.policies import POLICIES, FarSighted
+from adats.simulation import simulate
+from adats.simulation.kernels.registry import NUMBERED, absorb_of
+from adats.simulation.play import compiled_task, index_policy, plain_task
 from adats.simulation.problems import (
     GaussianProblem,
     LinearProblem,
     RoutingProblem,
     SemibanditProblem,
 )
-from adats.simulation.problems.problem import Index
-from adats.simulation.simulate import INDICES, _levels, plain_task, simulate
 
 TRIANGLE = RoutingProblem("small", ((0, 1), (1, 2), (0, 2), (1, 3), (2, 3)), (1, 2, 2, 3, 1), 0, 3)
 PROBLEMS = {
@@ -21,6 +22,7 @@ PROBLEMS = {
     "semibandit": SemibanditProblem(arms=6, size=2),
     "routing": TRIANGLE,
 }
+INDICES = NUMBERED[1:]
 NOTHING = np.zeros((0, 1), dtype=np.intp)
 
 
@@ -30,15 +32,14 @@ def both(problem, policy, *, rounds, seed, delay=0, later=0, first=None):
     start = problem.start(rng)
     told = problem.instance(start, rounds, rng)
     meta = problem.meta()
-    meta = problem.learn(
-        meta, plain_task(problem, meta.task_prior(), told, NOTHING, rng, np.empty(rounds))
-    )
+    stats = plain_task(problem, meta.task_prior(), told, NOTHING, rng, np.empty(rounds))
+    meta = absorb_of(problem, meta)(meta, stats)
     instance, prior = problem.instance(start, rounds, rng), meta.task_prior()
     share = meta.share(rows=instance.rows(0))
     first = NOTHING if first is None else problem.first(start)
-    index = Index(INDICES.index(policy), _levels(rounds), later * share**2, delay)
+    index = index_policy(policy, rounds, later * share**2, delay)
     fast, slow = np.empty(rounds), np.empty(rounds)
-    stats = problem.play_index(index, prior, instance, first, fast)
+    stats = compiled_task(problem, prior, instance, first, rng, fast, policy=index)
     rules = FarSighted(later) if policy == "far" else POLICIES[policy]
     plain = plain_task(
         problem, prior, instance, first, rng, slow, policy=rules, share=lambda _: share, delay=delay

@@ -8,8 +8,11 @@ from scipy import stats as distributions
 
 from adats import BetaArms, GaussianArms, LinearBelief, MixtureArms, PoissonArms
 from adats.agents.oracles import ShortestPath, Top
-from adats.simulation.kernels.mixture import _poisson
-from adats.simulation.kernels.semibandit import _path, _top
+from adats.simulation.kernels.mixture import poisson as poisson_reward
+from adats.simulation.kernels.registry import absorb_of
+from adats.simulation.kernels.semibandit import path as shortest_path
+from adats.simulation.kernels.semibandit import top
+from adats.simulation.play import compiled_task, plain_task
 from adats.simulation.problems import (
     GaussianProblem,
     LinearProblem,
@@ -17,7 +20,6 @@ from adats.simulation.problems import (
     RoutingProblem,
     SemibanditProblem,
 )
-from adats.simulation.simulate import plain_task
 
 ROUNDS = 60
 NONE_FIRST = np.zeros((0, 1), dtype=np.intp)
@@ -30,9 +32,9 @@ DIAMOND = {  # two routes of two edges, a bridge between them, and a parallel ed
 }
 
 
-def outcome(play, prior, instance, first, seed, rounds):
+def outcome(play, problem, prior, instance, first, seed, rounds):
     rng, regret = np.random.default_rng(seed), np.full(rounds, np.nan)
-    stats = play(prior, instance, first, rng, regret)
+    stats = play(problem, prior, instance, first, rng, regret)
     return regret, stats, rng.bit_generator.state
 
 
@@ -52,12 +54,9 @@ def agree(problem, prior=None, *, explore_first=False, seed=0, rounds=ROUNDS, ta
     for task in range(tasks):
         instance = problem.instance(start, rounds, world)
 
-        def plain(*given):
-            return plain_task(problem, *given)
-
         ways = [
-            outcome(play, prior, instance, first, [seed, 2, task], rounds)
-            for play in (problem.play, problem.play, plain)
+            outcome(play, problem, prior, instance, first, [seed, 2, task], rounds)
+            for play in (compiled_task, compiled_task, plain_task)
         ]
         (regret, stats, state), again, (expected, reference, left) = ways
         np.testing.assert_array_equal(regret, again[0])  # the kernels keep nothing between calls
@@ -67,7 +66,8 @@ def agree(problem, prior=None, *, explore_first=False, seed=0, rounds=ROUNDS, ta
         assert type(stats) is type(reference)
         assert state == left
         for meta in metas(problem):
-            fast, slow = problem.learn(meta, stats), meta.absorb(meta.digest(stats).message)
+            fast = absorb_of(problem, meta)(meta, stats)
+            slow = meta.absorb(meta.digest(stats).message)
             for name in ("high", "low"):
                 sums = getattr(fast.total, name), getattr(slow.total, name)
                 np.testing.assert_allclose(*sums, rtol=1e-9, atol=1e-9)
@@ -170,7 +170,7 @@ def test_top_is_the_oracle(size):
     sizes = set()
     for _ in range(200):
         values = np.round(rng.normal(scale=1.5, size=8))  # with ties and zeros
-        count = _top(values, size, chosen)
+        count = top(values, size, chosen)
         np.testing.assert_array_equal(chosen[:count], Top(size)(values))
         sizes.add(count)
     assert sizes >= {size, size - 1}
@@ -208,7 +208,7 @@ def test_routing_with_nodes_of_any_number():
     edges = tuple((number[a], number[b]) for a, b in DIAMOND["edges"])
     named = {"edges": edges, "source": number[0], "target": number[3]}
     problem = RoutingProblem(**{**DIAMOND, **named}, task_scale=0.3)
-    _, ends, (source, target, nodes), _ = problem._graph()
+    _, ends, (source, target, nodes), _ = problem.sets()
     assert nodes == 4
     assert set(np.ravel(ends)) | {source, target} == {0, 1, 2, 3}  # before the loop reads them
     np.testing.assert_array_equal(agree(problem), agree(RoutingProblem(**DIAMOND, task_scale=0.3)))
@@ -217,14 +217,14 @@ def test_routing_with_nodes_of_any_number():
 @pytest.mark.parametrize("where", ["diamond", "germany"])
 def test_path_is_the_oracle(where, germany):
     problem = RoutingProblem(**DIAMOND) if where == "diamond" else germany
-    _, edges, ends, floor = problem._graph()
+    _, edges, ends, floor = problem.sets()
     oracle = ShortestPath(problem.edges, problem.source, problem.target, floor=floor)
     rng, chosen = np.random.default_rng(4), np.empty(problem.arms, dtype=np.intp)
     seen = set()
     for _ in range(200):
         values = -rng.lognormal(sigma=1.0, size=problem.arms)
         values[rng.random(problem.arms) < 0.05] = 0.7  # below any latency: the floor counts
-        count = _path(values, edges, ends, floor, chosen)
+        count = shortest_path(values, edges, ends, floor, chosen)
         path, expected = chosen[:count].tolist(), oracle(values)
         cost = np.maximum(-values, floor)
         assert cost[path].sum() == pytest.approx(cost[expected].sum(), rel=1e-12)
@@ -308,13 +308,13 @@ POINTS = np.concatenate([[1e-12, 1e-6, 1e-3], np.linspace(0.01, 0.99, 37), [0.99
 @pytest.mark.parametrize("mean", MEANS)
 def test_poisson_is_the_quantile(mean):
     expected = distributions.poisson.ppf(POINTS, mean)
-    np.testing.assert_array_equal([_poisson(mean, point) for point in POINTS], expected)
+    np.testing.assert_array_equal([poisson_reward(mean, point) for point in POINTS], expected)
 
 
 def test_poisson_of_the_lowest_and_the_highest_point():
-    assert _poisson(3.0, 0.0) == 0.0
-    assert _poisson(1e-300, 1 - 2**-53) == 0.0
-    highest = _poisson(30.0, 1 - 2**-53)
+    assert poisson_reward(3.0, 0.0) == 0.0
+    assert poisson_reward(1e-300, 1 - 2**-53) == 0.0
+    highest = poisson_reward(30.0, 1 - 2**-53)
     assert distributions.poisson.isf(1e-14, 30.0) <= highest < 120.0
 
 
@@ -322,7 +322,7 @@ def test_poisson_of_the_lowest_and_the_highest_point():
 @pytest.mark.parametrize("mean", [0.3, 40.0, 3000.0])
 def test_poisson_has_its_mean_and_variance(mean):
     draws = np.random.default_rng(5).random(40_000)
-    sample = np.array([_poisson(mean, draw) for draw in draws])
+    sample = np.array([poisson_reward(mean, draw) for draw in draws])
     assert abs(sample.mean() - mean) < 4 * math.sqrt(mean / sample.size)
     fourth = mean + 3 * mean**2  # central moment of a Poisson
     assert abs(sample.var() - mean) < 4 * math.sqrt((fourth - mean**2) / sample.size)
@@ -333,4 +333,4 @@ def test_the_plain_loop_uses_the_same_poisson_reward():
     rng = np.random.default_rng(6)
     for mean in MEANS:
         for draw in rng.random(20):
-            assert problem.reward(mean, draw) == _poisson(mean, draw)
+            assert problem.reward(mean, draw) == poisson_reward(mean, draw)

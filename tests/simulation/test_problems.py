@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from adats import BetaArms, GaussianArms, PoissonArms
+from adats.simulation import simulate
 from adats.simulation.problems import (
     GaussianProblem,
     LinearProblem,
@@ -16,7 +17,6 @@ from adats.simulation.problems import (
 )
 from adats.simulation.problems.linear import unit_sphere
 from adats.simulation.problems.problem import padded
-from adats.simulation.simulate import simulate
 
 GRAPH = {
     "network": "square",

@@ -19,7 +19,8 @@ from pyarrow import parquet
 
 import adats
 from adats import BetaArms, PoissonArms
-from adats.simulation import simulate as simulator
+from adats.simulation import AGENTS, Result, simulate
+from adats.simulation.kernels import registry
 from adats.simulation.problems import (
     GaussianProblem,
     LinearProblem,
@@ -27,7 +28,6 @@ from adats.simulation.problems import (
     RoutingProblem,
     SemibanditProblem,
 )
-from adats.simulation.simulate import AGENTS, Result, simulate
 
 PAPER = ["oracle-ts", "ada-ts", "meta-ts", "ts"]
 BETAS = [BetaArms([2.0, 5.0], [5.0, 2.0]), BetaArms([8.0, 1.0], [2.0, 1.0])]
@@ -134,7 +134,7 @@ def test_without_numba_the_numbers_are_the_same(name, monkeypatch):
     if not hasattr(problem, "candidates"):
         agents = [agent for agent in agents if not AGENTS[agent].spreads]
     compiled = simulate(problem, agents, **options)
-    monkeypatch.setattr(simulator, "has_numba", lambda: False)
+    monkeypatch.setattr(registry, "has_numba", lambda: False)
     with pytest.warns(UserWarning, match=r"Numba.*pip install 'adats\[sim\]'"):
         plain = simulate(problem, agents, **options)
     for agent, mine, theirs in zip(agents, plain.regret, compiled.regret, strict=True):
@@ -474,7 +474,7 @@ def test_the_error_of_an_agent_comes_out_and_workers_have_one_thread_each():
 STOP = """
 import sys
 from adats.simulation.problems import GaussianProblem
-from adats.simulation.simulate import simulate
+from adats.simulation import simulate
 
 workers, how, path = sys.argv[1:]
 

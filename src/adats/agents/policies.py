@@ -107,15 +107,26 @@ def _ratio(arms: ArmBelief) -> FloatArray:
     return np.where(known, np.where(known, arms.scale, 0.0) ** 2 / noise, HUGE)
 
 
+def finite_horizon_level(v: Any, rounds: Any) -> Any:
+    """z of an arm with this ratio of variances; of floats or arrays, and as compiled."""
+    hv = np.maximum(rounds * v, TINY)
+    beta = np.minimum(rounds / np.log(rounds + 1.0) ** 1.5, hv / np.sqrt(np.log1p(hv)))
+    return np.sqrt(2.0 * np.log(np.maximum(beta, 1.0)))
+
+
+def far_sighted_level(v: Any, rounds: Any) -> Any:
+    """The same for `FarSighted`, with all the rounds that count."""
+    x = rounds * v
+    ahead = CAUTION * np.sqrt(np.log1p(0.4 * x + x * x / 300.0))
+    return np.maximum(ahead - 0.583 * np.sqrt(v / (1.0 + v)), 0.0)
+
+
 @dataclass(frozen=True)
 class FiniteHorizon(_Index):
     """An approximation of the finite-horizon Gittins index (after Lattimore 2016)."""
 
     def level(self, arms: ArmBelief, scene: Scene) -> FloatArray:
-        h = _rounds_left(scene)
-        hv = np.maximum(h * _ratio(arms), TINY)
-        beta = np.minimum(h / np.log(h + 1.0) ** 1.5, hv / np.sqrt(np.log1p(hv)))
-        level: FloatArray = np.sqrt(2.0 * np.log(np.maximum(beta, 1.0)))
+        level: FloatArray = finite_horizon_level(_ratio(arms), _rounds_left(scene))
         return level
 
 
@@ -139,15 +150,13 @@ class FarSighted(_Index):
             object.__setattr__(self, "later", float(later))
 
     def level(self, arms: ArmBelief, scene: Scene) -> FloatArray:
-        v = _ratio(arms)
         left = _rounds_left(scene)
         length = scene.round - 1 + left
         later: float = USUAL_TASKS * length
         if self.later is not None:
             later = min(self.later, MOST_TASKS * length)
-        x = (left + later * scene.share() ** 2) * v
-        ahead = CAUTION * np.sqrt(np.log1p(0.4 * x + x * x / 300.0))
-        return np.maximum(ahead - 0.583 * np.sqrt(v / (1.0 + v)), 0.0)
+        level: FloatArray = far_sighted_level(_ratio(arms), left + later * scene.share() ** 2)
+        return level
 
 
 POLICIES: dict[str, Policy] = {

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from adats.models.core import files
-from adats.simulation.simulate import AGENTS
+from adats.simulation import AGENTS
 
 console, errors = Console(), Console(stderr=True)
 

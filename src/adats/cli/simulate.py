@@ -31,6 +31,7 @@ from adats.cli.common import (
     write_json,
 )
 from adats.models import BetaArms, MixtureMeta, PoissonArms, prior_files
+from adats.simulation import Result, simulate
 from adats.simulation.problems import (
     GaussianProblem,
     LinearProblem,
@@ -39,7 +40,6 @@ from adats.simulation.problems import (
     RoutingProblem,
     SemibanditProblem,
 )
-from adats.simulation.simulate import Result, simulate
 
 simulate_app = typer.Typer(help="Play agents on a problem.", no_args_is_help=True)
 

@@ -13,8 +13,9 @@ from adats.models import BetaArms, BinaryStats, MixtureMeta
 from adats.models.core import files
 from adats.models.core.types import FloatArray
 from adats.models.default_prior import default_prior
+from adats.simulation.kernels.registry import has_numba
+from adats.simulation.play import compiled_task, plain_task
 from adats.simulation.problems import Instance, MixtureProblem
-from adats.simulation.simulate import has_numba, plain_task
 
 EMAILS = ("mens", "womens", "none")
 LABELS = ("men's goods", "women's goods", "no e-mail")
@@ -117,7 +118,7 @@ def tell_story(
     problem = MixtureProblem(start.weights, start.priors)
     uniform = BetaArms(np.ones(3), np.ones(3))
     first = np.zeros((0, 1), dtype=np.intp)
-    play = problem.play if has_numba() else lambda *task: plain_task(problem, *task)
+    play = compiled_task if has_numba() else plain_task
     lost = np.empty((2, repetitions, len(rates), CUSTOMERS))
     shape = np.zeros((2, len(rates) + 1, 3))
     for i in range(repetitions):
@@ -128,8 +129,8 @@ def tell_story(
             instance = Instance(rates[segment], world.random(CUSTOMERS))
             prior = meta.task_prior()
             shape[:, s] += prior.mean, prior.scale
-            stats = play(prior, instance, first, learner, lost[0, i, s])
-            play(uniform, instance, first, other, lost[1, i, s])
+            stats = play(problem, prior, instance, first, learner, lost[0, i, s])
+            play(problem, uniform, instance, first, other, lost[1, i, s])
             meta = meta.absorb(meta.digest(stats).message)
         prior = meta.task_prior()
         shape[:, -1] += prior.mean, prior.scale

@@ -14,7 +14,7 @@ import numpy as np
 from adats.models import BinaryStats, CountStats, LinearStats
 from adats.models.core import files
 from adats.models.core.errors import FileFormatError
-from adats.models.core.frozen import evolve, unchecked
+from adats.models.core.frozen import evolve
 from adats.models.core.stats import ArmStats
 from adats.models.core.types import Arm, FloatArray, IntArray, Task
 
@@ -52,7 +52,7 @@ class ArmTable:
 
     def stats(self, i: int) -> ArmStats:
         """The statistics of the i-th task."""
-        return unchecked(self.kind, table=self.table[i])
+        return self.kind(self.table[i])
 
     def __len__(self) -> int:
         return len(self.tasks)
@@ -100,7 +100,7 @@ class LinearTable:
 
     def stats(self, i: int) -> LinearStats:
         """The statistics of the i-th task."""
-        return unchecked(LinearStats, n=float(self.n[i]), moments=self.moments[i])
+        return LinearStats(float(self.n[i]), self.moments[i])
 
     def __len__(self) -> int:
         return len(self.tasks)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from adats.agents.labels import label_of
 from adats.models.core.types import FloatArray
+from adats.simulation.learners import label_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

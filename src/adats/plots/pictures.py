@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from adats.agents.labels import label_of
 from adats.models.core.types import FloatArray
 from adats.plots import COLOURS, GREY, SETTINGS, Chart, draw_chart, draw_legend, need
+from adats.simulation.learners import label_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

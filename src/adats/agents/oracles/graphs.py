@@ -52,7 +52,7 @@ class ShortestPath:
             raise ValueError(f"floor is {self.floor}; give a small positive latency")
 
     @cached_property
-    def _graph(self) -> tuple[IntArray, dict[Node, int]]:
+    def graph(self) -> tuple[IntArray, dict[Node, int]]:
         """The two ends of each edge as numbers, and the number of each node."""
         number = _numbered(node for edge in self.edges for node in edge)
         return _ends(self.edges, number, number, ordered=self.directed), number
@@ -63,7 +63,7 @@ class ShortestPath:
 
         values = means(values, len(self.edges))
         cost = np.clip(-values, self.floor, _HUGE)
-        ends, number = self._graph
+        ends, number = self.graph
         nodes = len(number)
         kept, cells = _best_of_parallel(values, ends, nodes)
         # a sparse matrix adds up duplicates and drops zeros; here there are neither
@@ -100,7 +100,7 @@ class ShortestPath:
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import maximum_flow
 
-        _, number = self._graph
+        _, number = self.graph
         head, tail = (number[node] for node in self.edges[arm])
         source, target = number[self.source], number[self.target]
         starts, stops = (

@@ -12,7 +12,6 @@ from scipy.special import expit, logit
 
 from adats.learning.tables import ArmTable, LinearTable, Table
 from adats.models import BetaArms, GaussianArms, LinearBelief, PoissonArms
-from adats.models.core.frozen import unchecked
 from adats.models.core.linalg import psd_factor
 from adats.models.core.product import ProductArms
 from adats.models.core.types import FloatArray
@@ -41,7 +40,7 @@ def alone_arms(table: ArmTable, noise: float | None) -> ProductArms:
     from scipy.optimize import minimize
 
     counts = table.table[:, 0]
-    cells = unchecked(table.kind, table=table.table.transpose(1, 0, 2)[:, counts > 0])
+    cells = table.kind(table.table.transpose(1, 0, 2)[:, counts > 0])
     pulls = float(counts.sum())
     level = float(cells.total.sum()) / pulls
     rate = (level * pulls + 0.5) / (pulls + 1)  # for 0 or 1 and for counts: never at an end

@@ -16,7 +16,6 @@ from adats.learning.fitting.fitted import Fitted
 from adats.learning.fitting.unlike import others
 from adats.learning.tables import Table
 from adats.models import BetaArms, GaussianArms, LinearBelief, MixtureArms
-from adats.models.core.frozen import unchecked
 from adats.models.core.stats import ArmStats
 from adats.models.core.types import FloatArray, IntArray, Rng, Task
 from adats.models.core.weights import softmax
@@ -107,7 +106,7 @@ def transforms(prior: Any, actions: Any, rewards: FloatArray, rng: Rng) -> Float
         return _linear(prior, actions, rewards)
     before = _before(actions, rewards, prior.mean.size)
     if isinstance(prior, GaussianArms):
-        now = prior.columns(actions.tolist()).updated(unchecked(ArmStats, table=before))
+        now = prior.columns(actions.tolist()).updated(ArmStats(before))
         far: FloatArray = ndtr((rewards - now.mean) / np.hypot(now.scale, now.noise))
         return far
     low, high = _steps(prior, actions, rewards, before)
@@ -141,7 +140,7 @@ def _steps(
     if prior.log_weights.shape[1] != prior.components.n_arms:
         raise ValueError("every arm must have a mixture of its own")
     each = prior.components.columns(actions.tolist())
-    stats = unchecked(each.STATS, table=before)
+    stats = each.STATS(before)
     weights = softmax(prior.log_weights[:, actions] + each.arm_log_evidence(stats))
     now = each.updated(stats)
     if isinstance(now, BetaArms):

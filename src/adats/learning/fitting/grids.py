@@ -6,7 +6,6 @@ from scipy.special import expit, logit, logsumexp
 from adats.learning.fitting.fitted import Fitted, few_tasks, spreads_of
 from adats.learning.tables import ArmTable
 from adats.models import BetaArms, BinaryStats, MixtureMeta, PoissonArms
-from adats.models.core.frozen import unchecked
 from adats.models.core.product import ProductArms
 from adats.models.core.stats import ArmStats
 from adats.models.core.types import FloatArray, IntArray
@@ -87,6 +86,6 @@ def _evidence(
     for i in range(0, len(told), CHUNK):
         part = np.zeros((kind.ROWS, len(told[i : i + CHUNK])))
         part[:2] = told[i : i + CHUNK].T  # pulls and their total are all that matters
-        stats = unchecked(kind, table=part)
+        stats = kind(part)
         logs += candidates.arm_log_evidence(stats) @ times[i : i + CHUNK]
     return logs

@@ -5,7 +5,6 @@ from typing import NamedTuple
 import numpy as np
 
 from adats.models import BetaArms, GaussianArms, LinearBelief, PoissonArms
-from adats.models.core.frozen import unchecked
 from adats.models.core.product import ProductArms
 from adats.models.core.types import Belief, FloatArray, Rng
 
@@ -75,7 +74,7 @@ def matched(like: ProductArms, mean: FloatArray, scale: FloatArray) -> ProductAr
 def _play_arms(prior: ProductArms, theta: FloatArray, rounds: int, rng: Rng) -> FloatArray:
     """All tasks side by side."""
     table = np.zeros((prior.STATS.ROWS, *theta.shape))
-    stats = unchecked(prior.STATS, table=table)
+    stats = prior.STATS(table)
     every, best = np.arange(len(theta)), theta.max(axis=1)
     regret = np.empty((rounds, len(theta)))
     for t in range(rounds):

@@ -17,6 +17,15 @@ from adats.models.gaussian.chances import best_gaussian, chance_gaussian
 LOG_2PI = math.log(2 * math.pi)
 
 
+def posterior_of_arm(mean: Any, ratio: Any, count: Any, total: Any) -> tuple[Any, Any]:
+    """The mean after `count` rewards that sum to `total`, and the part of the variance left.
+
+    `ratio` is scale² / noise². Of floats or arrays, and as compiled.
+    """
+    keep = 1.0 / (1.0 + count * ratio)  # share of the prior in the posterior
+    return keep * (mean + ratio * total), keep
+
+
 @dataclass(frozen=True, eq=False)
 class GaussianArms(ProductArms):
     """theta_i ~ N(mean_i, scale_i²); a reward of arm i is N(theta_i, noise_i²). Scale 0 is legal.
@@ -100,8 +109,7 @@ class GaussianArms(ProductArms):
 
     def updated(self, stats: Any) -> Self:
         ratio = (self.scale / self.noise) ** 2
-        keep = 1.0 / (1.0 + stats.count * ratio)  # share of the prior in the posterior
-        mean = keep * (self.mean + ratio * stats.total)
+        mean, keep = posterior_of_arm(self.mean, ratio, stats.count, stats.total)
         return self.of(mean, self.scale * np.sqrt(keep), self.noise)
 
     def arm_log_evidence(self, stats: Any) -> FloatArray:

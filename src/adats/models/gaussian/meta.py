@@ -50,6 +50,15 @@ def arm_digest(
     return m, h, -0.5 * (count * log_noise + math.log(grown) + fit), 1.0 / grown
 
 
+def meta_posterior(mu_q: Any, width: Any, m: Any, h: Any) -> tuple[Any, Any]:
+    """Mean and variance of mu, whose meta-prior is N(mu_q, width), from the sums of M and h.
+
+    Of floats or arrays, and as compiled.
+    """
+    variance = width / (1.0 + width * m)  # (eq. 2)
+    return mu_q + variance * h, variance  # (eq. 2)
+
+
 class GaussianScales(NamedTuple):
     """What is fixed in a model of Gaussian arms, and what follows from it."""
 
@@ -60,7 +69,6 @@ class GaussianScales(NamedTuple):
     ratio: FloatArray  # σ_0² / σ²
     task_variance: FloatArray
     meta_variance: FloatArray
-    ones: FloatArray
     constants: FloatArray  # what `arm_digest` needs of every arm, a row each
     of_arm: list[list[float]]  # the same, a list an arm
 
@@ -80,7 +88,6 @@ class GaussianScales(NamedTuple):
             ratio,
             task_scale**2,
             scale**2,
-            np.ones_like(ratio),
             constants,
             constants.T.tolist(),
         )
@@ -162,9 +169,7 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
     def _mu(self) -> tuple[FloatArray, FloatArray]:
         """Mean and variance of the meta-posterior, with the sums in covariance form."""
         m, h, _ = self.total.value().reshape(3, -1)
-        width = self.scales.meta_variance
-        variance = width / (self.scales.ones + width * m)  # (eq. 2)
-        return self.scales.meta_mean + variance * h, variance  # (eq. 2)
+        return meta_posterior(self.scales.meta_mean, self.scales.meta_variance, m, h)
 
     @property
     def mean(self) -> FloatArray:
@@ -221,8 +226,7 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
                 message[k] = new
                 sums.append(value + rest)
             width = scales.meta_variance.item(i)
-            variance[i] = spread = width / (1.0 + width * sums[0])  # (eq. 2)
-            mean[i] = of_arm[0] + spread * sums[1]  # (eq. 2)
+            mean[i], variance[i] = meta_posterior(of_arm[0], width, sums[0], sums[1])
         return (
             GaussianDigest(stats, message, keep),
             self.with_sum(Sum(high, low), mean, variance),

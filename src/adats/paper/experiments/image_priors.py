@@ -6,6 +6,8 @@ import numpy as np
 
 from adats.learning.fitting import LinearTable, estimate
 from adats.models.core.types import FloatArray, Rng
+from adats.simulation.kernels.registry import plain_absorb
+from adats.simulation.play import compiled_task
 from adats.simulation.problems.classification import ClassificationProblem
 
 TRAINING_TASKS, TRAINING_ROUNDS = 100, 200  # with no more rounds than features no noise is seen
@@ -47,7 +49,9 @@ def of_logs(train: ClassificationProblem, rng: Rng) -> ClassPrior:
 def of_play(train: ClassificationProblem, rng: Rng) -> ClassPrior:
     """The belief of AdaTS about mu after it has played the training tasks, and no spread."""
     start, meta = train.start(rng), train.meta()
+    first, regret = np.zeros((0, 1), dtype=np.intp), np.empty(TRAINING_ROUNDS)
     for _ in range(TRAINING_TASKS):
-        _, stats = train.pulls(meta.task_prior(), train.instance(start, TRAINING_ROUNDS, rng), rng)
-        meta = train.learn(meta, stats)
+        instance = train.instance(start, TRAINING_ROUNDS, rng)
+        stats = compiled_task(train, meta.task_prior(), instance, first, rng, regret)
+        meta = plain_absorb(meta, stats)
     return ClassPrior(meta.mean, np.zeros_like(meta.cov))

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from adats.agents.labels import label_of
 from adats.models.core.types import FloatArray
 from adats.paper.datasets import ImageData
 from adats.paper.experiments.image_claims import (
@@ -18,6 +17,7 @@ from adats.paper.experiments.image_priors import TRAINING_ROUNDS, TRAINING_TASKS
 from adats.paper.experiments.measures import standard_error
 from adats.paper.experiments.panels import Outcome
 from adats.paper.experiments.report_text import ReportParts, table, total_regrets
+from adats.simulation.learners import label_of
 from adats.simulation.problems.classification import OTHER, POSITIVE
 
 ABOUT = (

@@ -3,13 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 import numpy as np
 
-from adats.models import LinearStats
-from adats.models.core.frozen import unchecked
-from adats.models.core.types import FloatArray, IntArray, Rng
+from adats.models.core.types import IntArray, Rng
 from adats.paper.datasets import ImageData, Split, load
 from adats.paper.experiments import image_report, records
 from adats.paper.experiments.figures import chart
@@ -132,24 +130,9 @@ def pulled_pictures(
     problem: ClassificationProblem, agents: Sequence[str], sizes: Sizes, options: Options
 ) -> dict[str, IntArray]:
     """By agent, (runs, tasks): the picture pulled in round 1."""
-    recorded = unchecked(_Pulls, **vars(problem))
-    result = simulate(recorded, agents, detail="round", **sizes, **options)
-    return dict(zip(agents, result.regret[..., 0].astype(np.intp), strict=True))
-
-
-class _Pulls(ClassificationProblem):
-    """The same problem, played in the same way; the simulator gets numbers of pictures."""
-
-    def play(
-        self,
-        prior: Any,
-        instance: Any,
-        first: IntArray,  # noqa: ARG002
-        rng: Rng,
-        regret: FloatArray,
-    ) -> LinearStats:
-        regret[:], stats = self.pulls(prior, instance, rng)
-        return stats
+    actions = simulate(problem, agents, record=True, **sizes, **options).actions
+    assert actions is not None
+    return dict(zip(agents, actions[..., 0], strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,9 +11,9 @@ from typing import Literal
 
 import numpy as np
 
-from adats.agents.labels import label_of
 from adats.models.core.types import FloatArray
 from adats.paper.experiments.panels import Outcome
+from adats.simulation.learners import label_of
 
 Verdict = Literal["holds", "partly", "does not hold"]  # of a claim
 Judgement = Literal["holds", "undecided", "does not hold"]  # of one of its measures

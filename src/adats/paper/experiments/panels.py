@@ -7,8 +7,9 @@ from typing import Literal, NamedTuple, TypedDict
 import numpy as np
 
 from adats.models.core.types import FloatArray, IntArray
+from adats.simulation import Result, simulate
 from adats.simulation.problems import Problem
-from adats.simulation.simulate import Agents, Result, simulate
+from adats.simulation.simulate import Agents
 
 POINTS = 20  # of a curve in every task
 

@@ -12,7 +12,7 @@ from adats.paper.experiments.panels import Options
 from adats.paper.experiments.records import parquet_bytes
 from adats.paper.experiments.report_text import overview
 from adats.paper.experiments.spec import Experiment, Progress, Request
-from adats.simulation.simulate import has_numba
+from adats.simulation.kernels.registry import has_numba
 
 
 def reproduce(

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from adats.agents.policies import POLICIES, FarSighted, Policy, Scene
-from adats.models.core.types import Belief, FloatArray, IntArray
+from adats.models.core.types import FloatArray
 from adats.paper.experiments import policies_figures, policies_report
 from adats.paper.experiments.panels import Outcome, Panel, Variant
 from adats.paper.experiments.policies_claims import CLAIMS, DELAY, INDEX_AGENTS, PENDING_IGNORED
@@ -16,9 +16,9 @@ from adats.paper.experiments.records import records
 from adats.paper.experiments.report_text import ReportParts
 from adats.paper.experiments.simulations import SHARED, gaussian_panel, linear_panel
 from adats.paper.experiments.spec import Drawings, PanelExperiment, Tables
-from adats.simulation.problems import GaussianProblem, Instance, LinearProblem, Problem
-from adats.simulation.problems.problem import Index
-from adats.simulation.simulate import INDICES, plain_task
+from adats.simulation.kernels.registry import NUMBERED, Loops, Task, register
+from adats.simulation.play import plain_task
+from adats.simulation.problems import GaussianProblem, LinearProblem, Problem
 
 AGENTS = ("oracle-ts", "ada-ts", *INDEX_AGENTS, "ada-greedy")
 MANY = 200  # tasks
@@ -35,31 +35,29 @@ class BlindToPending:
         return self.policy.values(scene._replace(pending=None))
 
 
-class PendingIgnored:
-    """A problem whose indices do not count pending pulls: the plain loop with a blind policy."""
-
-    def play_index(
-        self: Any,
-        index: Index,
-        prior: Belief,
-        instance: Instance,
-        first: IntArray,
-        regret: FloatArray,
-    ) -> Any:
-        name = INDICES[index.policy]
-        # `index.counted` is later * share²: so 1 round that is later, and a share of its root
-        policy = BlindToPending(FarSighted(1.0) if name == "far" else POLICIES[name])
-        share, no_draws = np.sqrt(index.counted), np.random.default_rng(0)
-        world = (self, prior, instance, first, no_draws, regret)
-        return plain_task(*world, policy=policy, share=lambda _: share, delay=index.delay)
+class GaussianPendingIgnored(GaussianProblem):
+    """A problem whose indices do not count pending pulls."""
 
 
-class GaussianPendingIgnored(PendingIgnored, GaussianProblem):
-    pass
+class LinearPendingIgnored(LinearProblem):
+    """The same."""
 
 
-class LinearPendingIgnored(PendingIgnored, LinearProblem):
-    pass
+@register(GaussianPendingIgnored, "gaussian")
+@register(LinearPendingIgnored, "linear")
+def _pending_ignored() -> Loops:
+    return Loops(_play_pending_ignored)
+
+
+def _play_pending_ignored(problem: Problem, task: Task) -> Any:
+    """The plain loop with a blind policy."""
+    index = task.policy
+    name = NUMBERED[index.number]
+    # `index.counted` is later * share²: so 1 round that is later, and a share of its root
+    policy = BlindToPending(FarSighted(1.0) if name == "far" else POLICIES[name])
+    share = np.sqrt(index.counted)
+    options: Any = {"policy": policy, "share": lambda _: share, "delay": index.delay}
+    return plain_task(problem, *task[:-1], **options)
 
 
 TABLE = tuple(

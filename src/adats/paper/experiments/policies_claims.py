@@ -6,11 +6,11 @@ from typing import Literal
 
 import numpy as np
 
-from adats.agents.labels import label_of
 from adats.models.core.types import FloatArray, IntArray
 from adats.paper.experiments.claims import BELOW, Claim
 from adats.paper.experiments.measures import Measure, Measures, ratio, z_score
 from adats.paper.experiments.panels import Outcome
+from adats.simulation.learners import label_of
 
 Part = Literal["table", "late", "many"]
 RECOMMENDED = "ada-far"

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from adats.agents.labels import label_of
 from adats.paper.experiments.measures import ratio, standard_error, z_score
 from adats.paper.experiments.panels import Outcome
 from adats.paper.experiments.policies_claims import (
@@ -17,6 +16,7 @@ from adats.paper.experiments.policies_claims import (
     tail,
 )
 from adats.paper.experiments.report_text import Cell, ReportParts, by_panel, table, total_regret
+from adats.simulation.learners import label_of
 
 TAILS = (
     "The regret over all tasks that one run in a hundred exceeds, ± one standard error by the "

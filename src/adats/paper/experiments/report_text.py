@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from adats.agents.labels import label_of
 from adats.paper.experiments.claims import Claim
 from adats.paper.experiments.measures import overall
 from adats.paper.experiments.panels import Outcome
+from adats.simulation.learners import label_of
 
 TIMING = "## Timing"  # heads the only part that differs between two runs of one seed
 

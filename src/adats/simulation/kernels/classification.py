@@ -1,17 +1,30 @@
 """Online classification: a linear bandit whose arms are pictures, new ones in every round."""
 
+from typing import TYPE_CHECKING, cast
+
 import numpy as np
 
+from adats.models import LinearStats
 from adats.models.core.types import FloatArray, IntArray, Rng
 from adats.simulation.kernels.common import compiled
-from adats.simulation.kernels.linear import add_outer, dot, rank_one
+from adats.simulation.kernels.linear import (
+    LinearPrior,
+    add_outer,
+    dot,
+    draw,
+    linear_prior,
+    no_data,
+    rank_one,
+)
+from adats.simulation.kernels.registry import TS, Task
+
+if TYPE_CHECKING:
+    from adats.simulation.problems.classification import ClassificationProblem, PictureInstance
 
 
 @compiled
 def classification_task(
-    mean: FloatArray,
-    factor: FloatArray,
-    noise: float,
+    prior: LinearPrior,
     chances: FloatArray,
     features: FloatArray,
     images: IntArray,
@@ -21,20 +34,15 @@ def classification_task(
 ) -> tuple[float, FloatArray]:
     """Thompson sampling among `images[t]`, numbers of rows of `features`; fills `pulled`.
 
-    The reward is 1 with the chance of the picture. The belief is kept as in `linear_task`: theta =
-    mean + factor u, the precision of u is L D Lᵀ, the mean of u is one more row of L, and column j
-    of L is row j of `columns`.
+    The reward is 1 with the chance of the picture. The belief is kept as in `linear_task`.
     """
+    mean, factor, noise = prior
     dim, size = factor.shape
-    turned = np.ascontiguousarray(factor.T)
-    moments = np.zeros((dim + 1, dim + 1))
-    columns, diagonal, scale = np.zeros((size, size + 1)), np.ones(size), np.ones(size)
+    turned, precision = np.ascontiguousarray(factor.T), 1.0 / (noise * noise)
+    moments, posterior = np.zeros((dim + 1, dim + 1)), no_data(size)
     theta, u, x, z = np.empty(dim), np.empty(size), np.empty(size + 1), np.empty(dim + 1)
     for t in range(pulled.size):
-        for j in range(size):
-            u[j] = columns[j, size] + rng.standard_normal() * scale[j]
-        for j in range(size - 2, -1, -1):  # u = L⁻ᵀ (mean row + D^-½ z)
-            u[j] -= dot(columns[j, j + 1 : size], u[j + 1 :])
+        draw(posterior, rng, u)
         theta[:] = mean
         for j in range(size):
             for i in range(dim):
@@ -50,5 +58,29 @@ def classification_task(
         for j in range(size):
             x[j] = dot(turned[j], z[:dim])
         x[size] = z[dim] - dot(mean, z[:dim])
-        rank_one(columns, diagonal, scale, x, noise)
+        rank_one(posterior, x, precision)
     return float(pulled.size), moments
+
+
+def play(problem: "ClassificationProblem", task: Task) -> LinearStats | None:
+    if task.policy.number != TS:
+        return None
+    chances, images = problem.chances, cast("PictureInstance", task.instance).images
+    n, moments = classification_task(
+        linear_prior(task.prior),
+        _read_only(chances),
+        _read_only(problem.features),
+        images,
+        task.instance.draws,
+        task.rng,
+        task.actions,
+    )
+    task.regret[:] = chances[images].max(axis=1) - chances[task.actions]
+    return LinearStats(n, moments)
+
+
+def _read_only(values: FloatArray) -> FloatArray:
+    """A view for the compiled loop; in workers, large arrays may be mapped from a file."""
+    view = values.view(np.ndarray)
+    view.flags.writeable = False
+    return view

@@ -1,12 +1,56 @@
 """What all kernels share."""
 
+import math
+
 import numba
 import numpy as np
 
+from adats.models.core.types import FloatArray, IntArray
+
 compiled = numba.njit(cache=True, error_model="numpy")
+inlined = numba.njit(inline="always", error_model="numpy")  # for formulas: a call would cost more
+
+# theta, arms to pull first, draws; regret and actions, which are filled
+World = tuple[FloatArray, IntArray, FloatArray, FloatArray, IntArray]
+Policy = tuple[int, FloatArray, FloatArray, int]  # the fields of `CompiledPolicy`
 
 
 class KnownRng(np.random.Generator):
     """A generator whose type Numba knows at once; with a plain one, every call looks it up."""
 
     _numba_type_ = numba.types.NumPyRandomGeneratorType(np.random.default_rng(0))
+
+
+def fresh(*arrays: FloatArray) -> tuple[FloatArray, ...]:
+    """Arrays that can be written to: a compiled loop is made for one kind of array only."""
+    return tuple([a if a.flags.carray else np.array(a, order="C") for a in arrays])
+
+
+@compiled
+def count_reward(table: FloatArray, arm: int, y: float) -> None:
+    table[0, arm] += 1.0
+    table[1, arm] += y
+    table[2, arm] += y * y
+
+
+@compiled
+def pick(weights: FloatArray, point: float) -> int:
+    """The index at which the sum of weights passes that part of all of them."""
+    total, below = 0.0, 0.0
+    for weight in weights:
+        total += weight
+    for index in range(weights.size - 1):
+        below += weights[index]
+        if below > point * total:
+            return index
+    last: int = weights.size - 1
+    return last
+
+
+@compiled
+def pick_by_logs(logs: FloatArray, weights: FloatArray, point: float) -> int:
+    """An index whose probability is proportional to exp(logs); `weights` is room to work in."""
+    top = logs.max()
+    for j in range(logs.size):
+        weights[j] = math.exp(logs[j] - top)
+    return pick(weights, point)

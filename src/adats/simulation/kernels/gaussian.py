@@ -4,24 +4,28 @@ import math
 
 import numpy as np
 
-from adats.models.core.sums import two_sum
-from adats.models.core.types import FloatArray, IntArray, Rng
-from adats.models.gaussian.meta import arm_digest
-from adats.simulation.kernels.common import compiled
+from adats.models import GaussianArms, GaussianMeta
+from adats.models.core.stats import ArmStats
+from adats.models.core.sums import Sum, two_sum
+from adats.models.core.types import FloatArray, Rng
+from adats.models.gaussian.belief import posterior_of_arm
+from adats.models.gaussian.meta import arm_digest, meta_posterior
+from adats.simulation.kernels.common import Policy, World, compiled, count_reward, fresh, inlined
+from adats.simulation.kernels.indices import index_arm
+from adats.simulation.kernels.registry import TS, Task
+
+ArmPrior = tuple[FloatArray, FloatArray, FloatArray]  # mean, scale and noise of every arm
+posterior = inlined(posterior_of_arm)
+_arm_digest = compiled(arm_digest)
+_meta_posterior = inlined(meta_posterior)
+_two_sum = compiled(two_sum)
 
 
 @compiled
-def gaussian_task(
-    mean: FloatArray,
-    scale: FloatArray,
-    noise: FloatArray,
-    theta: FloatArray,
-    first: IntArray,
-    draws: FloatArray,
-    rng: Rng,
-    regret: FloatArray,
-) -> FloatArray:
-    """Thompson sampling with Gaussian arms; fills `regret` and returns the statistics."""
+def gaussian_task(prior: ArmPrior, world: World, rng: Rng) -> FloatArray:
+    """Thompson sampling with Gaussian arms; fills regret and actions, returns the statistics."""
+    mean, scale, noise = prior
+    theta, first, draws, regret, actions = world
     arms = mean.size
     table = np.zeros((3, arms))
     centre, spread = mean.copy(), scale.copy()
@@ -37,7 +41,7 @@ def gaussian_task(
                     arm, highest = i, value
         y = theta[arm] + noise[arm] * draws[t]
         pull(table, arm, y, mean, scale, noise, centre, spread)
-        regret[t] = best - theta[arm]
+        regret[t], actions[t] = best - theta[arm], arm
     return table
 
 
@@ -53,17 +57,40 @@ def pull(
     spread: FloatArray,
 ) -> None:
     """Count one reward, and bring the posterior of its arm up to date."""
-    table[0, arm] += 1.0
-    table[1, arm] += y
-    table[2, arm] += y * y
+    count_reward(table, arm, y)
     ratio = (scale[arm] / noise[arm]) ** 2
-    keep = 1.0 / (1.0 + table[0, arm] * ratio)
-    centre[arm] = keep * (mean[arm] + ratio * table[1, arm])
+    centre[arm], keep = posterior(mean[arm], ratio, table[0, arm], table[1, arm])
     spread[arm] = scale[arm] * math.sqrt(keep)
 
 
-_arm_digest = compiled(arm_digest)
-_two_sum = compiled(two_sum)
+@compiled
+def gaussian_index_task(policy: Policy, prior: ArmPrior, world: World) -> FloatArray:
+    """The same by an index policy."""
+    mean, scale, noise = prior
+    theta, first, draws, regret, actions = world
+    number, levels, counted, delay = policy
+    rounds, arms = regret.size, mean.size
+    table, asked = np.zeros((3, arms)), np.zeros(arms)
+    centre, variance, precision = mean.copy(), scale**2, noise**-2.0
+    ratio, best, bounds = (scale / noise) ** 2, theta.max(), np.full(arms, np.inf)
+    for t in range(rounds):
+        if t < len(first):
+            arm = first[t, 0]
+        else:
+            level = levels[t]
+            arm = index_arm(number, level, rounds - t, counted, precision, centre, variance, bounds)
+        regret[t], actions[t] = best - theta[arm], arm
+        asked[arm] += 1.0
+        _, keep = posterior(mean[arm], ratio[arm], asked[arm], 0.0)
+        variance[arm] = scale[arm] ** 2 * keep
+        if t >= delay:
+            arm = actions[t - delay]
+            count_reward(table, arm, theta[arm] + noise[arm] * draws[t - delay])
+            centre[arm], _ = posterior(mean[arm], ratio[arm], table[0, arm], table[1, arm])
+    for t in range(max(0, rounds - delay), rounds):
+        arm = actions[t]
+        count_reward(table, arm, theta[arm] + noise[arm] * draws[t])
+    return table
 
 
 @compiled
@@ -97,6 +124,26 @@ def gaussian_learn(
             high[j], lost = _two_sum(high[j], told[k])
             low[j] += lost
         m, h = high[i] + low[i], high[arms + i] + low[arms + i]
-        variance[i] = meta_variance[i] / (1.0 + meta_variance[i] * m)  # (eq. 2)
-        mean[i] = meta_mean[i] + variance[i] * h  # (eq. 2)
+        mean[i], variance[i] = _meta_posterior(meta_mean[i], meta_variance[i], m, h)
     return high, low, mean, variance
+
+
+def arm_prior(belief: GaussianArms) -> ArmPrior:
+    """A belief as the compiled loops take it."""
+    mean, scale, noise = fresh(belief.mean, belief.scale, belief.noise)
+    return mean, scale, noise
+
+
+def play(problem: object, task: Task) -> ArmStats:  # noqa: ARG001
+    prior = arm_prior(task.prior)
+    if task.policy.number == TS:
+        table = gaussian_task(prior, task.world(), task.rng)
+    else:
+        table = gaussian_index_task(task.policy.fields(), prior, task.world())
+    return ArmStats(table)
+
+
+def learn(meta: GaussianMeta, stats: ArmStats) -> GaussianMeta:
+    total = meta.total
+    high, low, mean, variance = gaussian_learn(stats.table, *meta.arrays(), total.high, total.low)
+    return meta.with_sum(Sum(high, low), mean, variance)

@@ -5,33 +5,35 @@ import math
 import numba
 import numpy as np
 
-from adats.models.core.types import FloatArray, IntArray, Rng
-from adats.simulation.kernels.common import compiled
+from adats.models import LinearBelief, LinearStats
+from adats.models.core.types import FloatArray, Rng
+from adats.simulation.kernels.common import Policy, World, compiled, fresh
+from adats.simulation.kernels.indices import index_arm
+from adats.simulation.kernels.registry import TS, Task
+
+LinearPrior = tuple[FloatArray, FloatArray, float]  # mean, factor and noise
+
+# A posterior: theta = mean + factor u, and the precision of u is L D Lᵀ, with the mean of u in one
+# more row of L. These are L, D and D^-½. Column j of L is row j of the first array, so that every
+# loop runs along memory.
+Inner = tuple[FloatArray, FloatArray, FloatArray]
 
 
 @compiled
 def linear_task(
-    mean: FloatArray,
-    factor: FloatArray,
-    noise: float,
-    theta: FloatArray,
-    features: FloatArray,
-    first: IntArray,
-    draws: FloatArray,
-    rng: Rng,
-    regret: FloatArray,
+    prior: LinearPrior, features: FloatArray, world: World, rng: Rng
 ) -> tuple[float, FloatArray]:
     """Thompson sampling in a linear bandit; `features` has one set of arms, or one a round.
 
-    theta = mean + factor u, and the precision of u is L D Lᵀ, with the mean of u in one more row
-    of L. A pull is a rank-one update of both (without square roots), a sample one back
-    substitution. Column j of L is row j of `columns`, so that every loop runs along memory.
-    Arms that stay the same are taken to the space of u once, in `inner`.
+    A pull is a rank-one update of the posterior (without square roots), a sample one back
+    substitution. Arms that stay the same are taken to the space of u once, in `inner`.
     """
+    mean, factor, noise = prior
+    theta, first, draws, regret, actions = world
     dim, size = factor.shape
-    arms, fixed = features.shape[1], len(features) == 1
+    arms, fixed, precision = features.shape[1], len(features) == 1, 1.0 / (noise * noise)
     moments = np.zeros((dim + 1, dim + 1))
-    columns, diagonal, scale = np.zeros((size, size + 1)), np.ones(size), np.ones(size)
+    posterior = no_data(size)
     u, x, z = np.empty(size), np.empty(size + 1), np.empty(dim + 1)
     values, means, base, zero = np.empty(arms), np.empty(arms), np.empty(arms), np.zeros(arms)
     across, turned = np.ascontiguousarray(features[0].T), np.ascontiguousarray(factor.T)
@@ -49,10 +51,7 @@ def linear_task(
         if t < len(first):
             arm = first[t, 0]
         else:
-            for j in range(size):
-                u[j] = columns[j, size] + rng.standard_normal() * scale[j]
-            for j in range(size - 2, -1, -1):  # u = L⁻ᵀ (mean row + D^-½ z)
-                u[j] -= dot(columns[j, j + 1 : size], u[j + 1 :])
+            draw(posterior, rng, u)
             if fixed:
                 scores(base, inner, u, values)
             else:
@@ -70,8 +69,8 @@ def linear_task(
             add_outer(moments, z, 1.0)
             x[:size] = turned @ z[:dim]
         x[size] = y - base[arm]
-        rank_one(columns, diagonal, scale, x, noise)
-        regret[t] = best - means[arm]
+        rank_one(posterior, x, precision)
+        regret[t], actions[t] = best - means[arm], arm
     for arm in range(arms):
         if counts[arm] > 0.0:
             z[:dim], z[dim] = across[:, arm], totals[arm] / counts[arm]
@@ -82,12 +81,83 @@ def linear_task(
 
 
 @compiled
-def rank_one(
-    columns: FloatArray, diagonal: FloatArray, scale: FloatArray, x: FloatArray, noise: float
-) -> None:
-    """L D Lᵀ + x xᵀ / noise², and D^-½ in `scale`; x is used up."""
-    size = diagonal.size
-    weight = 1.0 / (noise * noise)
+def linear_index_task(
+    policy: Policy, prior: LinearPrior, features: FloatArray, world: World
+) -> tuple[float, FloatArray]:
+    """An index policy where arms stay the same: their means and variances are brought up to date.
+
+    A pull of x changes the mean of arm a by aᵀΣx/(σ² + xᵀΣx) times the surprise, and its
+    variance by -(aᵀΣx)²/(σ² + xᵀΣx). With a delay, variances know pulls as they are asked for
+    (`ahead`), means as they are told.
+    """
+    mean, factor, noise = prior
+    theta, first, draws, regret, actions = world
+    number, levels, counted, delay = policy
+    rounds, dim, arms = regret.size, mean.size, features.shape[1]
+    rows = features[0]
+    means, centre, variance = rows @ theta, rows @ mean, np.empty(arms)
+    cov = factor @ factor.T
+    ahead = cov.copy()
+    precision = np.full(arms, noise**-2.0)
+    moved, gains = np.empty(dim), np.empty(arms)
+    for k in range(arms):
+        variance[k] = max((rows[k] @ cov) @ rows[k], 0.0)
+    counts, totals, squares = np.zeros(arms), np.zeros(arms), 0.0
+    best, bounds = means.max(), np.full(arms, np.inf)
+    for t in range(rounds):
+        if t < len(first):
+            arm = first[t, 0]
+        else:
+            level = levels[t]
+            arm = index_arm(number, level, rounds - t, counted, precision, centre, variance, bounds)
+        regret[t], actions[t] = best - means[arm], arm
+        told = actions[t - delay] if t >= delay else -1
+        if told >= 0:
+            y = means[told] + noise * draws[t - delay]
+            counts[told] += 1.0
+            totals[told] += y
+            squares += y * y
+            share = _pulled(cov, rows, told, noise, moved, gains)
+            surprise = (y - centre[told]) * share
+            for k in range(arms):
+                centre[k] += gains[k] * surprise
+        if delay > 0:
+            share = _pulled(ahead, rows, arm, noise, moved, gains)
+        for k in range(arms):
+            variance[k] = max(variance[k] - gains[k] ** 2 * share, 0.0)
+    for t in range(max(0, rounds - delay), rounds):
+        y = means[actions[t]] + noise * draws[t]
+        counts[actions[t]] += 1.0
+        totals[actions[t]] += y
+        squares += y * y
+    return float(rounds), _moments(rows, counts, totals, squares)
+
+
+@compiled
+def no_data(size: int) -> Inner:
+    return np.zeros((size, size + 1)), np.ones(size), np.ones(size)
+
+
+@compiled
+def draw(posterior: Inner, rng: Rng, u: FloatArray) -> None:
+    """Fill u = L⁻ᵀ (mean row + D^-½ z) with z standard normal."""
+    columns, _, scale = posterior
+    size = u.size
+    for j in range(size):
+        u[j] = columns[j, size] + rng.standard_normal() * scale[j]
+    for j in range(size - 2, -1, -1):
+        u[j] -= dot(columns[j, j + 1 : size], u[j + 1 :])
+
+
+@compiled
+def rank_one(posterior: Inner, x: FloatArray, precision: float) -> float:
+    """L D Lᵀ + precision x xᵀ, where the last entry of x is the reward less its prior mean.
+
+    Leaves there how far the reward was from its prediction, and returns the precision of that
+    prediction; the other entries of x are used up.
+    """
+    columns, diagonal, scale = posterior
+    size, weight = diagonal.size, precision
     for j in range(size):
         p, old = x[j], diagonal[j]
         diagonal[j] = old + weight * p * p
@@ -98,6 +168,7 @@ def rank_one(
         for i in range(j + 1, size + 1):
             x[i] -= p * columns[j, i]
             columns[j, i] += gain * x[i]
+    return weight
 
 
 @compiled
@@ -142,3 +213,61 @@ def largest(values: FloatArray) -> int:
         if values[k] > highest:
             arm, highest = k, values[k]
     return arm
+
+
+@compiled
+def _pulled(
+    cov: FloatArray, rows: FloatArray, arm: int, noise: float, moved: FloatArray, gains: FloatArray
+) -> float:
+    """Condition `cov` on one pull. Fills `gains` with aᵀΣx of every arm; gives 1/(σ² + xᵀΣx)."""
+    dim = moved.size
+    moved[:] = 0.0
+    for j in range(dim):
+        weight = rows[arm, j]
+        for i in range(dim):
+            moved[i] += cov[j, i] * weight
+    for k in range(rows.shape[0]):
+        gains[k] = dot(rows[k], moved)
+    share: float = 1.0 / (noise * noise + gains[arm])
+    for j in range(dim):
+        weight = moved[j] * share
+        for i in range(dim):
+            cov[j, i] -= weight * moved[i]
+    return share
+
+
+@compiled
+def _moments(
+    rows: FloatArray, counts: FloatArray, totals: FloatArray, squares: float
+) -> FloatArray:
+    """Σ (a, y)(a, y)ᵀ from the pulls and rewards of every arm."""
+    dim = rows.shape[1]
+    moments = np.zeros((dim + 1, dim + 1))
+    for k in range(len(counts)):
+        if counts[k] > 0.0:
+            for i in range(dim):
+                moments[i, dim] += rows[k, i] * totals[k]
+                for j in range(dim):
+                    moments[i, j] += counts[k] * rows[k, i] * rows[k, j]
+    moments[dim, :dim] = moments[:dim, dim]
+    moments[dim, dim] = squares
+    return moments
+
+
+def linear_prior(belief: LinearBelief) -> LinearPrior:
+    """A belief as the compiled loops take it."""
+    mean, factor = fresh(belief.mean, belief.factor)
+    return mean, factor, belief.noise
+
+
+def play(problem: object, task: Task) -> LinearStats | None:  # noqa: ARG001
+    prior, features = linear_prior(task.prior), task.instance.features
+    if features is None:
+        raise ValueError("an instance of a linear bandit has features")
+    if task.policy.number == TS:
+        n, moments = linear_task(prior, features, task.world(), task.rng)
+    elif len(features) == 1:
+        n, moments = linear_index_task(task.policy.fields(), prior, features, task.world())
+    else:
+        return None
+    return LinearStats(n, moments)

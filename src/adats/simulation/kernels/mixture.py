@@ -1,31 +1,35 @@
 """Bernoulli and Poisson arms with a mixture of priors."""
 
 import math
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from adats.models.core.types import FloatArray, IntArray, Rng
-from adats.simulation.kernels.common import compiled
+from adats.models import MixtureArms
+from adats.models.core.product import ProductArms
+from adats.models.core.types import FloatArray, Rng
+from adats.simulation.kernels.common import World, compiled, count_reward, fresh, pick
+from adats.simulation.kernels.registry import TS, Task
+
+if TYPE_CHECKING:
+    from adats.simulation.problems import MixtureProblem
+
+
+Candidates = tuple[FloatArray, FloatArray]  # alpha and beta, or shape and rate: (candidates, arms)
 
 
 @compiled
 def mixture_task(
-    counts: bool,
-    weights: FloatArray,
-    shape: FloatArray,
-    rate: FloatArray,
-    theta: FloatArray,
-    first: IntArray,
-    draws: FloatArray,
-    rng: Rng,
-    regret: FloatArray,
+    counts: bool, weights: FloatArray, candidates: Candidates, world: World, rng: Rng
 ) -> FloatArray:
     """Bernoulli arms with beta candidates, or Poisson `counts` with gamma candidates.
 
     `weights` has one column, or one an arm; they are multiplied by the density of each reward and
     made to sum to one again, so that nothing underflows.
     """
-    candidates, groups = weights.shape
+    shape, rate = candidates
+    theta, first, draws, regret, actions = world
+    size, groups = weights.shape
     arms = theta.size
     weights = weights.copy()
     table = np.zeros((4 if counts else 3, arms))
@@ -36,7 +40,7 @@ def mixture_task(
             arm = first[t, 0]
         else:
             for g in range(groups):
-                picks[g] = _draw(weights[:, g], rng.random())
+                picks[g] = pick(weights[:, g], rng.random())
             arm, highest = 0, -np.inf
             for k in range(arms):
                 j = picks[k if groups > 1 else 0]
@@ -50,48 +54,35 @@ def mixture_task(
         pulls, total = table[0, arm], table[1, arm]
         g = arm if groups > 1 else 0
         if counts:
-            y = _poisson(theta[arm], draws[t])
+            y = poisson(theta[arm], draws[t])
             table[3, arm] += math.lgamma(y + 1.0)
         else:
             y = 1.0 if draws[t] < theta[arm] else 0.0
         if groups and counts:
             top = -np.inf
-            logs = np.empty(candidates)
-            for j in range(candidates):
+            logs = np.empty(size)
+            for j in range(size):
                 a, b = shape[j, arm] + total, rate[j, arm] + pulls
                 logs[j] = math.lgamma(a + y) - math.lgamma(a)
                 logs[j] += a * math.log(b / (b + 1.0)) - y * math.log(b + 1.0)
                 if weights[j, g] > 0.0:
                     top = max(top, logs[j])
-            for j in range(candidates):
+            for j in range(size):
                 if weights[j, g] > 0.0:
                     weights[j, g] *= math.exp(logs[j] - top)
         elif groups:
-            for j in range(candidates):
+            for j in range(size):
                 a, b = shape[j, arm] + total, rate[j, arm] + pulls - total
                 weights[j, g] *= (a if y > 0.0 else b) / (a + b)
         if groups:
             weights[:, g] /= weights[:, g].sum()
-        table[0, arm] += 1.0
-        table[1, arm] += y
-        table[2, arm] += y * y
-        regret[t] = best - theta[arm]
+        count_reward(table, arm, y)
+        regret[t], actions[t] = best - theta[arm], arm
     return table
 
 
 @compiled
-def _draw(weights: FloatArray, point: float) -> int:
-    """The index at which the cumulative weights pass the point."""
-    cumulative = weights.cumsum()
-    goal = point * cumulative[-1]
-    index = 0
-    while index < weights.size - 1 and cumulative[index] <= goal:
-        index += 1
-    return index
-
-
-@compiled
-def _poisson(mean: float, point: float) -> float:
+def poisson(mean: float, point: float) -> float:
     """The smallest count whose distribution function reaches the point."""
     count = max(0.0, math.floor(mean - 12.0 * math.sqrt(mean) - 12.0))
     mass = math.exp(count * math.log(mean) - mean - math.lgamma(count + 1.0))
@@ -101,3 +92,24 @@ def _poisson(mean: float, point: float) -> float:
         mass *= mean / count
         total += mass
     return count
+
+
+def play(problem: "MixtureProblem", task: Task) -> Any:
+    prior: MixtureArms = task.prior
+    return _play(problem, task, prior.weights, prior.components.parameters())
+
+
+def play_told(problem: "MixtureProblem", task: Task) -> Any:
+    """The same where the candidate is known, so that there is nothing to draw."""
+    prior: ProductArms = task.prior
+    return _play(problem, task, np.ones((1, 0)), tuple(p[None] for p in prior.parameters()))
+
+
+def _play(
+    problem: "MixtureProblem", task: Task, weights: FloatArray, parameters: tuple[FloatArray, ...]
+) -> Any:
+    if task.policy.number != TS:
+        return None
+    weights, shape, rate = fresh(weights, *parameters)
+    given = (problem.counts, weights, (shape, rate), task.world(), task.rng)
+    return problem.priors.STATS(mixture_task(*given))

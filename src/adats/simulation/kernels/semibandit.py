@@ -1,70 +1,59 @@
 """Semi-bandits: a set of Gaussian arms a round."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
+from adats.models.core.stats import ArmStats
 from adats.models.core.types import FloatArray, IntArray, Rng
-from adats.simulation.kernels.common import compiled
-from adats.simulation.kernels.gaussian import pull
+from adats.simulation.kernels.common import Policy, World, compiled
+from adats.simulation.kernels.gaussian import ArmPrior, arm_prior, pull
+from adats.simulation.kernels.indices import level_of
+from adats.simulation.kernels.registry import TS, Task
+
+if TYPE_CHECKING:
+    from adats.simulation.problems.semibandit import GaussianSets
+
+# At most `size` arms, or the edges of a shortest path: `size`, `edges`, `ends` and `floor`. `edges`
+# has no row for a top-size problem; else it has the two nodes of every edge, and `ends` the
+# source, the target and the number of nodes.
+Sets = tuple[int, IntArray, IntArray, float]
 
 
 @compiled
 def semibandit_task(
-    mean: FloatArray,
-    scale: FloatArray,
-    noise: FloatArray,
-    theta: FloatArray,
-    best: float,
-    size: int,
-    edges: IntArray,
-    ends: IntArray,
-    floor: float,
-    first: IntArray,
-    draws: FloatArray,
-    rng: Rng,
-    regret: FloatArray,
+    policy: Policy, prior: ArmPrior, sets: Sets, best: float, world: World, rng: Rng | None
 ) -> FloatArray:
-    """The same with a set of arms: at most `size` of them, or the edges of a shortest path.
+    """The values of the arms go to the oracle, whose best set is worth `best`.
 
-    `edges` has no row for a top-size problem; else it has the two nodes of every edge, and `ends`
-    the source, the target and the number of nodes.
+    Thompson sampling where there is an `rng`, else an index policy: two functions, compiled.
     """
-    arms = mean.size
+    number, levels, counted, _ = policy
+    mean, scale, noise = prior
+    theta, first, draws, regret, _ = world
+    rounds, arms = regret.size, mean.size
     table = np.zeros((3, arms))
-    centre, spread = mean.copy(), scale.copy()
+    centre, spread, precision = mean.copy(), scale.copy(), noise**-2.0
     values, chosen = np.empty(arms), np.empty(arms, dtype=np.int64)
-    for t in range(regret.size):
+    for t in range(rounds):
         if t < len(first):
             count = forced(first[t], chosen)
         else:
             for i in range(arms):
-                values[i] = centre[i] + spread[i] * rng.standard_normal()
-            count = best_set(values, size, edges, ends, floor, chosen)
-        gained = pull_set(
-            chosen[:count], theta, draws[t], table, mean, scale, noise, centre, spread
-        )
+                if rng is None:
+                    v = spread[i] ** 2 * precision[i]
+                    z = level_of(number, levels[t], v, rounds - t, counted[i])
+                else:
+                    z = rng.standard_normal()
+                values[i] = centre[i] + spread[i] * z
+            count = best_set(values, sets, chosen)
+        gained = 0.0
+        for arm in chosen[:count]:
+            gained += theta[arm]
+            y = theta[arm] + noise[arm] * draws[t, arm]
+            pull(table, arm, y, mean, scale, noise, centre, spread)
         regret[t] = best - gained
     return table
-
-
-@compiled
-def pull_set(
-    chosen: IntArray,
-    theta: FloatArray,
-    draws: FloatArray,
-    table: FloatArray,
-    mean: FloatArray,
-    scale: FloatArray,
-    noise: FloatArray,
-    centre: FloatArray,
-    spread: FloatArray,
-) -> float:
-    """Pull each arm of a set; gives the sum of their mean rewards."""
-    gained = 0.0
-    for arm in chosen:
-        gained += theta[arm]
-        y = theta[arm] + noise[arm] * draws[arm]
-        pull(table, arm, y, mean, scale, noise, centre, spread)
-    return gained
 
 
 @compiled
@@ -78,17 +67,16 @@ def forced(arms: IntArray, chosen: IntArray) -> int:
 
 
 @compiled
-def best_set(
-    values: FloatArray, size: int, edges: IntArray, ends: IntArray, floor: float, chosen: IntArray
-) -> int:
+def best_set(values: FloatArray, sets: Sets, chosen: IntArray) -> int:
     """The set of the largest value, and how many arms it has."""
+    size, edges, ends, floor = sets
     if len(edges):
-        return _path(values, edges, ends, floor, chosen)
-    return _top(values, size, chosen)
+        return path(values, edges, ends, floor, chosen)
+    return top(values, size, chosen)
 
 
 @compiled
-def _top(values: FloatArray, size: int, chosen: IntArray) -> int:
+def top(values: FloatArray, size: int, chosen: IntArray) -> int:
     """The `size` largest values that are not negative, in the order of their arms."""
     left = values.copy()
     count = 0
@@ -107,7 +95,7 @@ def _top(values: FloatArray, size: int, chosen: IntArray) -> int:
 
 
 @compiled
-def _path(
+def path(
     values: FloatArray, edges: IntArray, ends: IntArray, floor: float, chosen: IntArray
 ) -> int:
     """The edges of the shortest path by Bellman and Ford, in the order of their arms."""
@@ -133,3 +121,13 @@ def _path(
         node = edges[e, 0] if edges[e, 1] == node else edges[e, 1]
     chosen[:count].sort()
     return count
+
+
+def play(problem: "GaussianSets", task: Task) -> ArmStats | None:
+    if task.policy.delay > 0:
+        return None
+    theta = task.instance.theta
+    best = float(theta[problem.oracle(theta)].sum())
+    given = (task.policy.fields(), arm_prior(task.prior), problem.sets(), best)
+    rng = task.rng if task.policy.number == TS else None
+    return ArmStats(semibandit_task(*given, task.world(), rng))

@@ -5,12 +5,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from adats.agents.oracles import BestArm, Oracle
-from adats.models import LinearBelief, LinearMeta, LinearStats
+from adats.models import LinearMeta
 from adats.models.core import checks
-from adats.models.core.frozen import unchecked
+from adats.models.core.frozen import fill
 from adats.models.core.types import FloatArray, IntArray, Rng
-from adats.simulation.problems.problem import Instance, Start, fresh, kernel
+from adats.simulation.kernels.registry import Loops, register
+from adats.simulation.problems.problem import BuiltInProblem, Instance, Start
 
 POSITIVE, OTHER = 0.9, 0.1  # chances of a reward
 
@@ -29,9 +29,13 @@ class PictureInstance(Instance):
         means: FloatArray = self.theta[self.images[t]]
         return means
 
+    def number(self, t: int, arm: int) -> int:
+        """The number of the picture."""
+        return int(self.images[t, arm])
+
 
 @dataclass(frozen=True, eq=False)
-class ClassificationProblem:
+class ClassificationProblem(BuiltInProblem[LinearMeta]):
     """Pictures of the `positive` class give Ber(0.9) rewards, all others Ber(0.1).
 
     The arms of a round are drawn from all pictures, none of them twice; where none is of the
@@ -51,7 +55,6 @@ class ClassificationProblem:
     noise: float = 0.1
     name: ClassVar[str] = "classification"
     chances: FloatArray = field(init=False, repr=False)  # of a reward, one a picture
-    _meta: LinearMeta = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         features = checks.array("features", self.features, ndim=2)
@@ -65,28 +68,24 @@ class ClassificationProblem:
             raise ValueError(f"{arms} arms a round, but only {len(features)} pictures")
         if not (labels == self.positive).any():
             raise ValueError(f"no picture has the positive class {self.positive!r}")
-        mu = checks.array("mu", self.mu)
         scale = checks.non_negative("meta_scale", checks.number("meta_scale", self.meta_scale))
-        meta = LinearMeta(
-            np.zeros(features.shape[1]), scale**2, task_cov=self.task_cov, noise=self.noise
-        )
-        meta.prior_given(mu)  # raises if mu does not fit
-        self.__dict__.update(
+        fill(
+            self,
             features=features,
             labels=labels,
             positive=int(self.positive),
-            mu=mu,
-            task_cov=meta.task_cov,
+            mu=checks.array("mu", self.mu),
             arms=arms,
             meta_scale=float(scale),
-            noise=meta.noise,
             chances=np.where(labels == self.positive, POSITIVE, OTHER),
-            _meta=meta,  # made here, so that all workers have the same to the last bit
         )
+        meta = self.meta()  # made here, so that all workers have the same to the last bit
+        meta.prior_given(self.mu)  # raises if mu does not fit
+        fill(self, task_cov=meta.task_cov, noise=meta.noise)
 
-    @property
-    def oracle(self) -> Oracle:
-        return BestArm()
+    def new_meta(self) -> LinearMeta:
+        mean, variance = np.zeros(self.features.shape[1]), self.meta_scale**2
+        return LinearMeta(mean, variance, task_cov=self.task_cov, noise=self.noise)
 
     def describe(self) -> dict[str, Any]:
         pictures, dim = self.features.shape
@@ -94,12 +93,6 @@ class ClassificationProblem:
         for setting in ("positive", "arms", "sure", "meta_scale", "noise"):
             settings[setting] = getattr(self, setting)
         return settings
-
-    def meta(self) -> LinearMeta:
-        return self._meta
-
-    def start(self, rng: Rng) -> Start:  # noqa: ARG002
-        return Start(self.mu)
 
     def instance(self, start: Start, rounds: int, rng: Rng) -> PictureInstance:  # noqa: ARG002
         images = subsets(len(self.features), self.arms, rounds, rng)
@@ -116,40 +109,12 @@ class ClassificationProblem:
     def first(self, start: Start) -> IntArray:  # noqa: ARG002
         raise ValueError("forced exploration needs arms that stay the same during a run")
 
-    def play(
-        self,
-        prior: LinearBelief,
-        instance: Any,
-        first: IntArray,  # noqa: ARG002
-        rng: Rng,
-        regret: FloatArray,
-    ) -> LinearStats:
-        pulled, stats = self.pulls(prior, instance, rng)
-        regret[:] = self.chances[instance.images].max(axis=1) - self.chances[pulled]
-        return stats
 
-    def pulls(
-        self, prior: LinearBelief, instance: PictureInstance, rng: Rng
-    ) -> tuple[IntArray, LinearStats]:
-        """One task by the compiled loop: the picture pulled in every round, and the statistics."""
+@register(ClassificationProblem, "linear")
+def _loops() -> Loops:
+    from adats.simulation.kernels import classification
 
-        mean, factor = fresh(prior.mean, prior.factor)
-        pulled = np.empty(len(instance.images), dtype=np.intp)
-        n, moments = kernel("classification_task")(
-            mean,
-            factor,
-            prior.noise,
-            _read_only(self.chances),
-            _read_only(self.features),
-            instance.images,
-            instance.draws,
-            rng,
-            pulled,
-        )
-        return pulled, unchecked(LinearStats, n=n, moments=moments)
-
-    def learn(self, meta: LinearMeta, stats: LinearStats) -> LinearMeta:
-        return meta.absorb(meta.digest(stats).message)
+    return Loops(classification.play)
 
 
 def subsets(of: int, size: int, count: int, rng: Rng) -> IntArray:
@@ -160,10 +125,3 @@ def subsets(of: int, size: int, count: int, rng: Rng) -> IntArray:
         again = (rows[:, :i] == rows[:, i : i + 1]).any(axis=1)
         rows[again, i] = last[i]
     return rows
-
-
-def _read_only(values: FloatArray) -> FloatArray:
-    """A view for the compiled loop; in workers, large arrays may be mapped from a file."""
-    view = values.view(np.ndarray)
-    view.flags.writeable = False
-    return view

@@ -1,26 +1,17 @@
 """Linear bandits with arms from the unit sphere (paper, Section 5)."""
 
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 
 from adats.agents.exploration import spanning_arms
-from adats.agents.oracles import BestArm, Oracle
-from adats.models import BeliefMixture, LinearBelief, LinearMeta, LinearStats, ModelMixture
+from adats.models import LinearMeta
 from adats.models.core.checks import count_of
-from adats.models.core.frozen import unchecked
+from adats.models.core.frozen import fill
 from adats.models.core.types import FloatArray, IntArray, Rng
-from adats.simulation.problems.problem import (
-    Index,
-    Instance,
-    Start,
-    UnknownSpread,
-    fresh,
-    kernel,
-    stacked,
-)
+from adats.simulation.kernels.registry import Loops, register
+from adats.simulation.problems.problem import Instance, Start, UnknownSpread
 
 
 def unit_sphere(rng: Rng, *shape: int) -> FloatArray:
@@ -31,7 +22,7 @@ def unit_sphere(rng: Rng, *shape: int) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class LinearProblem(UnknownSpread):
+class LinearProblem(UnknownSpread[LinearMeta]):
     """mu_* ~ N(0, meta_scale² I), theta ~ N(mu_*, task_scale² I), rewards N(aᵀtheta, noise²).
 
     The arms are drawn from the unit sphere, once a run as in the paper, or anew every round.
@@ -48,21 +39,10 @@ class LinearProblem(UnknownSpread):
 
     def __post_init__(self) -> None:
         dim, arms = count_of("dim", self.dim), count_of("arms", self.arms)
-        self.__dict__.update(dim=dim, arms=arms)
+        fill(self, dim=dim, arms=arms)
         if self.redraw not in ("run", "round"):
             raise ValueError(f"redraw must be 'run' or 'round', got {self.redraw!r}")
-        self._check(dim)
-
-    @property
-    def oracle(self) -> Oracle:
-        return BestArm()
-
-    def meta(self) -> LinearMeta:
-        return self._meta
-
-    @cached_property
-    def _meta(self) -> LinearMeta:
-        return self.model(self.task_scale)
+        self.settle_scales(dim)
 
     def model(self, task_scale: float) -> LinearMeta:
         return LinearMeta(
@@ -86,39 +66,16 @@ class LinearProblem(UnknownSpread):
             raise ValueError("forced exploration needs arms that stay the same during a run")
         return spanning_arms(start.features[0]).reshape(-1, 1)
 
-    def play(
-        self,
-        prior: LinearBelief | BeliefMixture,
-        instance: Instance,
-        first: IntArray,
-        rng: Rng,
-        regret: FloatArray,
-    ) -> LinearStats:
-        if instance.features is None:
-            raise ValueError("an instance of a linear bandit has features")
-        world = (instance.theta, instance.features, first, instance.draws, rng, regret)
-        if isinstance(prior, BeliefMixture):
-            beliefs = cast(tuple[LinearBelief, ...], prior.beliefs)
-            each = stacked(*((b.mean, b.factor, b.noise) for b in beliefs))
-            task = kernel("linear_models_task")
-            n, moments = task(prior.log_weights, *each, self.noise, *world)
-        else:
-            task, (mean, factor) = kernel("linear_task"), fresh(prior.mean, prior.factor)
-            n, moments = task(mean, factor, prior.noise, *world)
-        return unchecked(LinearStats, n=n, moments=moments)
 
-    def play_index(
-        self, index: Index, prior: Any, instance: Instance, first: IntArray, regret: FloatArray
-    ) -> LinearStats | None:
-        features = instance.features
-        if not isinstance(prior, LinearBelief) or features is None or len(features) > 1:
-            return None
-        parts = (*fresh(prior.mean, prior.factor), prior.noise)
-        world = (instance.theta, features, first, instance.draws, regret)
-        n, moments = kernel("linear_index_task")(*index, *parts, *world)
-        return unchecked(LinearStats, n=n, moments=moments)
+@register(LinearProblem, "linear")
+def _loops() -> Loops:
+    from adats.simulation.kernels import linear
 
-    def learn(
-        self, meta: LinearMeta | ModelMixture, stats: LinearStats
-    ) -> LinearMeta | ModelMixture:
-        return meta.absorb(meta.digest(stats).message)
+    return Loops(linear.play)
+
+
+@register(LinearProblem, "ensemble")
+def _ensemble_loops() -> Loops:
+    from adats.simulation.kernels import ensemble
+
+    return Loops(ensemble.play_linear)

@@ -2,22 +2,23 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from scipy.special import pdtrik
 
-from adats.agents.oracles import BestArm, Oracle
-from adats.models import BetaArms, MixtureArms, MixtureMeta, PoissonArms
-from adats.models.core.frozen import unchecked
+from adats.models import MixtureMeta
+from adats.models.core.frozen import fill
 from adats.models.core.product import ProductArms
-from adats.models.core.types import FloatArray, IntArray, Rng
-from adats.simulation.problems.problem import Instance, Start, each_once, fresh, kernel
+from adats.models.core.types import FloatArray, Rng
+from adats.simulation.kernels.registry import Loops, register
+from adats.simulation.problems.problem import BuiltInProblem, Instance, Start
+
+FAMILIES = {"beta": "bernoulli", "poisson": "poisson"}  # by the name of a candidate
 
 
 @dataclass(frozen=True, eq=False)
-class MixtureProblem:
+class MixtureProblem(BuiltInProblem[MixtureMeta]):
     """mu_* is the index of the true prior among candidates; theta is drawn from that prior."""
 
     weights: FloatArray
@@ -28,22 +29,25 @@ class MixtureProblem:
         self, weights: Any, priors: Sequence[ProductArms] | ProductArms, mu: Any = None
     ) -> None:
         meta = MixtureMeta(weights, priors)
-        if not isinstance(meta.priors, (BetaArms, PoissonArms)):
+        if meta.priors.NAME not in FAMILIES:
             raise ValueError("priors must be BetaArms or PoissonArms")
         if mu is not None:
             meta.prior_given(mu)  # raises if there is no such candidate
             mu = np.atleast_1d(np.asarray(mu, dtype=np.float64))
-        self.__dict__.update(weights=meta.weights, priors=meta.priors, mu=mu)
-
-    FAMILIES: ClassVar[dict[type, str]] = {BetaArms: "bernoulli", PoissonArms: "poisson"}
+        fill(self, weights=meta.weights, priors=meta.priors, mu=mu)
 
     @property
     def name(self) -> str:
-        return self.FAMILIES[type(self.priors)]
+        return FAMILIES[self.priors.NAME]
 
     @property
-    def oracle(self) -> Oracle:
-        return BestArm()
+    def counts(self) -> bool:
+        """Whether rewards are counts; else they are 0 or 1."""
+        return self.priors.NAME == "poisson"
+
+    @property
+    def arms(self) -> int:
+        return self.priors.n_arms
 
     def describe(self) -> dict[str, Any]:
         values = [p.tolist() for p in self.priors.parameters()]
@@ -54,54 +58,29 @@ class MixtureProblem:
         }
         return settings if self.mu is None else {**settings, "mu": self.mu.tolist()}
 
-    def meta(self) -> MixtureMeta:
-        return self._meta
-
-    @cached_property
-    def _meta(self) -> MixtureMeta:
+    def new_meta(self) -> MixtureMeta:
         return MixtureMeta(self.weights, self.priors)
-
-    def start(self, rng: Rng) -> Start:
-        return Start(self.meta().sample(rng) if self.mu is None else self.mu)
 
     def instance(self, start: Start, rounds: int, rng: Rng) -> Instance:
         theta = self.meta().prior_given(start.mu).sample(rng)
         return Instance(theta, rng.random(rounds))
 
     def reward(self, mean: float, draw: float) -> float:
-        if isinstance(self.priors, PoissonArms):
+        if self.counts:
             return float(max(0.0, np.ceil(pdtrik(draw, mean))))
         return float(draw < mean)
 
-    def first(self, start: Start) -> IntArray:  # noqa: ARG002
-        return each_once(self.priors.n_arms)
 
-    def play(
-        self,
-        prior: MixtureArms | ProductArms,
-        instance: Instance,
-        first: IntArray,
-        rng: Rng,
-        regret: FloatArray,
-    ) -> Any:
-        if isinstance(prior, MixtureArms):
-            weights, parameters = prior.weights, prior.components.parameters()
-        else:  # OracleTS knows the candidate
-            weights = np.ones((1, 0))  # nothing to draw
-            parameters = tuple(p[None] for p in prior.parameters())
-        weights, shape, rate = fresh(weights, *parameters)
-        table = kernel("mixture_task")(
-            isinstance(self.priors, PoissonArms),
-            weights,
-            shape,
-            rate,
-            instance.theta,
-            first,
-            instance.draws,
-            rng,
-            regret,
-        )
-        return unchecked(self.priors.STATS, table=table)
+@register(MixtureProblem, "mixture")
+def _loops() -> Loops:
+    from adats.simulation.kernels import mixture
 
-    def learn(self, meta: MixtureMeta, stats: Any) -> MixtureMeta:
-        return meta.absorb(meta.digest(stats).message)
+    return Loops(mixture.play)
+
+
+@register(MixtureProblem, "beta")
+@register(MixtureProblem, "poisson")
+def _told_loops() -> Loops:
+    from adats.simulation.kernels import mixture
+
+    return Loops(mixture.play_told)

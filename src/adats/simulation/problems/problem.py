@@ -1,16 +1,20 @@
 """What every problem is, and what the agents of one run all meet."""
 
-import functools
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from adats.agents.oracles import Oracle
+from adats.agents.oracles import BestArm, Oracle
 from adats.models import ModelMixture
 from adats.models.core import checks
+from adats.models.core.frozen import fill
 from adats.models.core.types import FloatArray, IntArray, MetaBelief, Rng
+
+M = TypeVar("M", bound=MetaBelief)
 
 
 class Start(NamedTuple):
@@ -18,19 +22,6 @@ class Start(NamedTuple):
 
     mu: FloatArray
     features: FloatArray | None = None
-
-
-class Index(NamedTuple):
-    """An index policy in one task, as the compiled loops take it.
-
-    Problems that have such a loop have a method `play_index(index, prior, instance, first,
-    regret)`, which is `play`, or None where the loop does not serve.
-    """
-
-    policy: int  # its number in `kernels.indices`
-    levels: FloatArray  # of Bayes-UCB, one a round
-    counted: FloatArray  # rounds of later tasks that each arm counts
-    delay: int  # rounds until a reward is known
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +46,10 @@ class Instance:
         """Mean rewards of the arms in round t."""
         rows = self.rows(t)
         return self.theta if rows is None else rows @ self.theta
+
+    def number(self, t: int, arm: int) -> int:  # noqa: ARG002
+        """What is recorded of the action in round t."""
+        return arm
 
 
 class Problem(Protocol):
@@ -87,43 +82,6 @@ class Problem(Protocol):
         """Arms that forced exploration pulls, one row a round, padded with -1."""
         ...
 
-    def play(
-        self,
-        prior: Any,
-        instance: Instance,
-        first: IntArray,
-        rng: Rng,
-        regret: FloatArray,
-    ) -> Any:
-        """One task by the compiled loop: fills `regret`, returns the statistics."""
-        ...
-
-    def learn(self, meta: Any, stats: Any) -> Any:
-        """The meta-belief with one more task absorbed, compiled where that pays."""
-        ...
-
-
-def fresh(*arrays: FloatArray) -> tuple[FloatArray, ...]:
-    """Arrays that can be written to: a compiled loop is made for one kind of array only."""
-    return tuple([a if a.flags.carray else np.array(a, order="C") for a in arrays])
-
-
-def stacked(*parameters: Sequence[Any]) -> tuple[FloatArray, ...]:
-    """The parameters of several models, each as one array."""
-    return tuple([np.array(column) for column in zip(*parameters, strict=True)])
-
-
-@functools.cache
-def kernel(name: str) -> Any:
-    """A compiled loop by its name; Numba is loaded when the first one is used."""
-    from adats.simulation import kernels
-
-    return getattr(kernels, name)
-
-
-def each_once(arms: int) -> IntArray:
-    return np.arange(arms).reshape(-1, 1)
-
 
 def padded(actions: Sequence[IntArray]) -> IntArray:
     """Actions of different sizes as rows of one array."""
@@ -134,17 +92,51 @@ def padded(actions: Sequence[IntArray]) -> IntArray:
     return rows
 
 
-class GaussianRewards:
+class BuiltInProblem(ABC, Generic[M]):
+    """What most of the built-in problems share: the best of some arms, pulled once each at first.
+
+    They say what differs, and which compiled loops they have (`kernels.registry.register`).
+    """
+
+    mu: Any  # a fixed mu_*, or None to draw it in every run
+
+    if TYPE_CHECKING:  # a field or a property
+
+        @property
+        def arms(self) -> int: ...
+
+    @property
+    def oracle(self) -> Oracle:
+        return BestArm()
+
+    def meta(self) -> M:
+        return self._meta
+
+    @cached_property
+    def _meta(self) -> M:
+        return self.new_meta()
+
+    @abstractmethod
+    def new_meta(self) -> M:
+        """The meta-prior; it is made once."""
+
+    def start(self, rng: Rng) -> Start:
+        return Start(self.meta().sample(rng) if self.mu is None else self.mu)
+
+    def first(self, start: Start) -> IntArray:  # noqa: ARG002
+        return np.arange(self.arms).reshape(-1, 1)
+
+
+class GaussianRewards(BuiltInProblem[M]):
     """What problems with Gaussian rewards share: three scales, a fixed or drawn mu_*, noise."""
 
     name: ClassVar[str]
     meta_scale: float
     task_scale: float
     noise: float
-    mu: Any  # a fixed mu_*, or None to draw it in every run
 
-    def _check(self, size: int) -> None:
-        """Replace the settings by clean values; `size` is that of mu."""
+    def settle_scales(self, size: int) -> None:
+        """Put clean values in place of the settings; `size` is that of mu."""
         clean = {
             "meta_scale": float(checks.non_negative("meta_scale", self._number("meta_scale"))),
             "task_scale": float(checks.non_negative("task_scale", self._number("task_scale"))),
@@ -153,7 +145,7 @@ class GaussianRewards:
         }
         if clean["mu"] is not None and np.shape(clean["mu"]) != (size,):
             raise ValueError(f"mu must have shape ({size},), got {np.shape(clean['mu'])}")
-        self.__dict__.update(clean)
+        fill(self, **clean)
 
     def _number(self, name: str) -> float:
         return checks.number(name, getattr(self, name))
@@ -174,14 +166,15 @@ class GaussianRewards:
 SPREADS = tuple(np.geomspace(0.02, 2.0, 8).tolist())
 
 
-class UnknownSpread(GaussianRewards):
+class UnknownSpread(GaussianRewards[M]):
     """Problems with Gaussian rewards that offer candidates to agents that are not told σ_0."""
 
-    if TYPE_CHECKING:
+    @abstractmethod
+    def model(self, task_scale: float) -> M:
+        """The meta-prior if σ_0 were `task_scale`."""
 
-        def model(self, task_scale: float) -> MetaBelief:
-            """The meta-prior if σ_0 were `task_scale`."""
-            ...
+    def new_meta(self) -> M:
+        return self.model(self.task_scale)
 
     def candidates(self, spreads: Sequence[float] = SPREADS) -> ModelMixture:
         """Models that differ in σ_0 alone, equally likely; `spreads` are in units of σ."""

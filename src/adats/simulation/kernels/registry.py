@@ -1,0 +1,110 @@
+"""Which compiled loops there are for a problem and a prior; Numba is loaded with the first one."""
+
+import functools
+import importlib.util
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from adats.models.core.types import FloatArray, IntArray, MetaBelief, Rng
+
+if TYPE_CHECKING:
+    from adats.simulation.problems import Instance, Problem
+
+NUMBERED = ("ts", "greedy", "ucb", "index", "far")  # policies, as compiled loops know them
+TS, GREEDY, UCB, INDEX, FAR = range(5)
+
+
+class CompiledPolicy(NamedTuple):
+    """A policy in one task, as the compiled loops take it."""
+
+    number: int  # its place in `NUMBERED`
+    levels: FloatArray  # of Bayes-UCB, one a round
+    counted: FloatArray  # rounds of later tasks that each arm counts
+    delay: int = 0  # rounds until a reward is known
+
+    def fields(self) -> tuple[int, FloatArray, FloatArray, int]:
+        """As a plain tuple, which compiled functions take faster."""
+        return self.number, self.levels, self.counted, self.delay
+
+
+THOMPSON = CompiledPolicy(TS, np.zeros(0), np.zeros(0))
+
+
+class Task(NamedTuple):
+    """One task of one run: what a loop is given, and what it fills."""
+
+    prior: Any
+    instance: "Instance"
+    first: IntArray  # arms that forced exploration pulls, one row a round, padded with -1
+    rng: Rng
+    regret: FloatArray  # of every round
+    actions: IntArray  # the arm of every round; untouched where actions are sets
+    policy: CompiledPolicy = THOMPSON
+
+    def world(self) -> tuple[FloatArray, IntArray, FloatArray, FloatArray, IntArray]:
+        """What all compiled loops need: theta, first, draws, regret and actions."""
+        instance = self.instance
+        return instance.theta, self.first, instance.draws, self.regret, self.actions
+
+
+class Loops(NamedTuple):
+    """Compiled loops for one kind of problem and prior; None where there is none.
+
+    `play` fills the task and gives its statistics, or gives None where it does not serve. `learn`
+    is for the meta-belief whose task prior is the prior: it with one more task absorbed.
+    """
+
+    play: Callable[[Any, Task], Any] | None = None
+    learn: Callable[[Any, Any], Any] | None = None
+
+
+Load = Callable[[], Loops]
+_LOADERS: dict[tuple[type, str], Load] = {}
+
+
+def register(problem: type, belief: str) -> Callable[[Load], Load]:
+    """For functions that import loops: those for a class of problems and a belief's `NAME`.
+
+    They serve subclasses too, unless a subclass registers its own.
+    """
+
+    def keep(load: Load) -> Load:
+        _LOADERS[problem, belief] = load
+        return load
+
+    return keep
+
+
+def loops_of(problem: "Problem", prior: Any) -> Loops:
+    """The loops for a problem and a prior of any kind."""
+    return _loaded(type(problem), getattr(prior, "NAME", ""))
+
+
+@functools.cache
+def _loaded(problem: type, belief: str) -> Loops:
+    for kind in problem.__mro__:
+        if (kind, belief) in _LOADERS:
+            return _LOADERS[kind, belief]()
+    return Loops()
+
+
+def absorb_of(problem: "Problem", meta: MetaBelief) -> Callable[[Any, Any], Any]:
+    """How a task's statistics get into a meta-belief of this kind, compiled where that pays."""
+    return loops_of(problem, meta.task_prior()).learn or plain_absorb
+
+
+def plain_absorb(meta: Any, stats: Any) -> Any:
+    return meta.absorb(meta.digest(stats).message)
+
+
+def has_numba() -> bool:
+    return importlib.util.find_spec("numba") is not None
+
+
+def known_rng(rng: Rng) -> Rng:
+    """The same generator, with a type that Numba knows at once."""
+    from adats.simulation.kernels.common import KnownRng
+
+    return KnownRng(rng.bit_generator)

@@ -1,0 +1,61 @@
+"""The agents that the simulator knows by name."""
+
+from typing import NamedTuple
+
+from adats.agents.prior_source import Drawn, Fixed, Known, Marginal, PriorSource
+from adats.models.core.types import FloatArray, MetaBelief
+from adats.simulation.problems import Problem
+from adats.simulation.problems.problem import SPREADS, UnknownSpread
+
+
+class Learner(NamedTuple):
+    """A built-in agent: where a task's prior comes from, and what its meta-prior is.
+
+    `width` multiplies the true σ_q; `spreads` are the values of σ_0 that it holds for possible, in
+    units of σ, instead of the true one.
+    """
+
+    label: str  # its name for people
+    source: PriorSource | None = Marginal()  # None: it is told mu_*
+    width: float = 1.0
+    spreads: tuple[float, ...] = ()
+    policy: str = "ts"  # a name in `POLICIES`
+
+    def source_of(self, mu: FloatArray) -> PriorSource:
+        """Where a task's prior comes from, in a run whose mu_* is `mu`."""
+        return Known(mu) if self.source is None else self.source
+
+    def meta(self, problem: Problem) -> MetaBelief:
+        """What it believes before the first task."""
+        if not self.spreads:
+            meta = problem.meta()
+        elif isinstance(problem, UnknownSpread):
+            meta = problem.candidates(self.spreads)
+        else:
+            raise ValueError(
+                "an agent that is not told σ_0 needs candidates for it, which the problems "
+                f"gaussian and linear have, but not {problem.name}"
+            )
+        return meta if self.width == 1.0 else meta.widen(self.width)
+
+
+AGENTS: dict[str, Learner] = {
+    "oracle-ts": Learner("OracleTS", None),
+    "ada-ts": Learner("AdaTS"),
+    "meta-ts": Learner("MetaTS", Drawn()),
+    "ts": Learner("TS", Fixed()),
+    "ada-ts+": Learner("AdaTS+", width=3.0),
+    "ada-ts-": Learner("AdaTS−", width=1 / 3),
+    "ada-grid": Learner("AdaTS, spread learned", spreads=SPREADS),
+    "ada-narrow": Learner("AdaTS, spread 0.05σ", spreads=(0.05,)),
+    "ada-broad": Learner("AdaTS, spread 1σ", spreads=(1.0,)),
+    "ada-ucb": Learner("learned prior, Bayes-UCB", policy="ucb"),
+    "ada-index": Learner("learned prior, finite horizon", policy="index"),
+    "ada-far": Learner("learned prior, far-sighted", policy="far"),
+    "ada-greedy": Learner("learned prior, greedy", policy="greedy"),
+}
+
+
+def label_of(agent: str) -> str:
+    """What people call an agent; one of another name is shown by that name."""
+    return AGENTS[agent].label if agent in AGENTS else agent

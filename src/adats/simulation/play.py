@@ -1,0 +1,263 @@
+"""One run, one task, one round: what every worker does."""
+
+import functools
+import time
+import zlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+
+from adats.agents.agent import Agent
+from adats.agents.pending import with_pulls, without_pulls
+from adats.agents.policies import MOST_TASKS, POLICIES, FarSighted, Policy, Scene
+from adats.models.core.types import Belief, FloatArray, IntArray, MetaBelief, Rng
+from adats.simulation.kernels.registry import (
+    NUMBERED,
+    THOMPSON,
+    CompiledPolicy,
+    Task,
+    absorb_of,
+    known_rng,
+    loops_of,
+    plain_absorb,
+)
+from adats.simulation.learners import AGENTS, Learner
+from adats.simulation.problems import Instance, Problem
+from adats.simulation.problems.problem import Start
+
+Given = tuple[Belief, Instance, IntArray, Rng, FloatArray, IntArray]  # the fields of `Task`
+Factory = Callable[[Problem, int], Any]  # an agent with ask and tell, from a problem and a seed
+
+
+class Job(NamedTuple):
+    """All that a worker needs."""
+
+    problem: Problem
+    agents: dict[str, str | Factory]
+    metas: dict[str, MetaBelief]  # meta-priors of the built-in agents
+    tasks: int
+    rounds: int
+    seed: int
+    explore_first: bool
+    delay: int
+    by_round: bool
+    record: bool
+    compiled: bool
+
+
+class Part(NamedTuple):
+    """Some of the runs, played."""
+
+    runs: range
+    regret: FloatArray
+    actions: IntArray | None
+    seconds: FloatArray  # of every agent
+
+
+def _stream(job: Job, *key: int) -> Rng:
+    return np.random.default_rng(np.random.SeedSequence(job.seed, spawn_key=key))
+
+
+def play_runs(job: Job, runs: range) -> Part:
+    """All agents on the same instances, run by run."""
+    shape = (len(job.agents), len(runs), job.tasks, job.rounds)
+    regret = np.empty(shape if job.by_round else shape[:3])
+    actions = np.empty(shape, dtype=np.intp) if job.record else None
+    seconds = np.zeros(len(job.agents))
+    lost = np.empty((job.tasks, job.rounds))
+    chosen = np.empty((job.tasks, job.rounds), dtype=np.intp)
+    if job.compiled:
+        _warm_up(job)
+    for i, run in enumerate(runs):
+        world = _stream(job, run, 0)
+        start = job.problem.start(world)
+        instances = [job.problem.instance(start, job.rounds, world) for _ in range(job.tasks)]
+        first = job.problem.first(start) if job.explore_first else np.zeros((0, 1), dtype=np.intp)
+        for a, (name, agent) in enumerate(job.agents.items()):
+            key = zlib.crc32(name.encode())  # the same stream whatever agents there are besides
+            rng = _stream(job, run, 1, key)
+            if job.compiled:
+                rng = known_rng(rng)
+            begin = time.perf_counter()
+            if isinstance(agent, str):
+                meta = job.metas[name]
+                _play_learner(job, AGENTS[agent], meta, start, instances, first, rng, lost, chosen)
+            else:
+                built = agent(job.problem, int(rng.integers(2**63)))
+                _play_agent(job.problem, built, instances, lost, chosen)
+            seconds[a] += time.perf_counter() - begin
+            regret[a, i] = lost if job.by_round else lost.sum(axis=1)
+            if actions is not None:
+                actions[a, i] = chosen
+    return Part(runs, regret, actions, seconds)
+
+
+def _warm_up(job: Job) -> None:
+    """Compile or load the loops, so that no agent's time has that in it."""
+    rng = np.random.default_rng(0)
+    instance = job.problem.instance(job.problem.start(rng), 1, rng)
+    nothing = np.zeros((0, 1), dtype=np.intp)
+    for name, meta in job.metas.items():
+        policy = AGENTS[str(job.agents[name])].policy
+        room = (np.empty(1), np.empty(1, dtype=np.intp))
+        given = (meta.task_prior(), instance, nothing, rng, *room)
+        absorb_of(job.problem, meta)(meta, _play_task(job, policy, meta, 0, given))
+
+
+def _play_learner(
+    job: Job,
+    learner: Learner,
+    meta: MetaBelief,
+    start: Start,
+    instances: list[Instance],
+    first: IntArray,
+    rng: Rng,
+    regret: FloatArray,
+    actions: IntArray,
+) -> None:
+    """All tasks of one run, one after another, by a built-in agent (paper, Algorithm 1)."""
+    absorb = absorb_of(job.problem, meta) if job.compiled else plain_absorb
+    source, prior = learner.source_of(start.mu), None
+    for s, instance in enumerate(instances):
+        if prior is None or source.LEARNS:
+            prior = source.prior(meta, source.draw(meta, rng))
+        later = min(job.tasks - 1 - s, MOST_TASKS) * job.rounds
+        given = (prior, instance, first, rng, regret[s], actions[s])
+        stats = _play_task(job, learner.policy, meta, later, given)
+        if source.LEARNS:
+            meta = absorb(meta, stats)
+
+
+def _play_task(job: Job, policy: str, meta: MetaBelief, later: int, given: Given) -> Any:
+    """One task, compiled where it can be; later tasks have `later` rounds."""
+    play = loops_of(job.problem, given[0]).play if job.compiled else None
+    if play is not None and policy == "ts" and job.delay == 0:
+        return play(job.problem, Task(*given))
+
+    def share(rows: FloatArray | None) -> FloatArray:
+        return meta.share(rows=rows)
+
+    if play is not None and policy != "ts":
+        rows = given[1].rows(0)
+        if policy == "far":
+            index = index_policy(policy, job.rounds, later * share(rows) ** 2, job.delay)
+        else:
+            arms = len(given[1].theta if rows is None else rows)
+            index = _uncounted(policy, job.rounds, arms, job.delay)
+        stats = play(job.problem, Task(*given, index))
+        if stats is not None:
+            return stats
+    rules: Policy = FarSighted(later) if policy == "far" else POLICIES[policy]
+    return plain_task(job.problem, *given, policy=rules, share=share, delay=job.delay)
+
+
+def compiled_task(
+    problem: Problem,
+    prior: Belief,
+    instance: Instance,
+    first: IntArray,
+    rng: Rng,
+    regret: FloatArray,
+    actions: IntArray | None = None,
+    *,
+    policy: CompiledPolicy = THOMPSON,
+) -> Any:
+    """One task by its compiled loop; None where there is none that serves."""
+    play = loops_of(problem, prior).play
+    if play is None:
+        return None
+    chosen = np.empty(regret.size, dtype=np.intp) if actions is None else actions
+    return play(problem, Task(prior, instance, first, rng, regret, chosen, policy))
+
+
+def index_policy(name: str, rounds: int, counted: FloatArray, delay: int = 0) -> CompiledPolicy:
+    """An index policy by its name, for a task of so many rounds."""
+    return CompiledPolicy(NUMBERED.index(name), _levels(rounds), counted, delay)
+
+
+@functools.cache
+def _uncounted(name: str, rounds: int, arms: int, delay: int) -> CompiledPolicy:
+    """An index policy that counts no rounds of later tasks."""
+    return index_policy(name, rounds, np.zeros(arms), delay)
+
+
+@functools.cache
+def _levels(rounds: int) -> FloatArray:
+    """The level of Bayes-UCB in every round."""
+    return np.array(ndtri(1.0 - 1.0 / np.arange(2.0, rounds + 2.0)))
+
+
+def plain_task(
+    problem: Problem,
+    prior: Belief,
+    instance: Instance,
+    first: IntArray,
+    rng: Rng,
+    regret: FloatArray,
+    actions: IntArray | None = None,
+    *,
+    policy: Policy = POLICIES["ts"],
+    share: Callable[[FloatArray | None], FloatArray | float] = lambda _: 0.0,
+    delay: int = 0,
+) -> Any:
+    """One task with nothing compiled, for any belief and oracle: the kernels' reference.
+
+    `share` is `MetaBelief.share` of arms with these features.
+    """
+    stats = problem.meta().empty()
+    pending: FloatArray | None = None
+    waiting: list[Any] = []  # pulls and their rewards, until they are told
+    for t in range(regret.size):
+        rows, means = instance.rows(t), instance.means(t)
+        action: int | IntArray
+        if t < len(first):
+            arms = first[t][first[t] >= 0]
+            action = int(arms[0]) if isinstance(problem.oracle(means), int) else arms
+        else:
+            belief, left = prior.condition(stats).belief, regret.size - t
+            scene = Scene(belief, rng, rows, t + 1, left, pending, functools.partial(share, rows))
+            action = problem.oracle(policy.values(scene))
+        pulled = action if rows is None else rows[action]
+        waiting.append((pulled, _reward(problem, instance, t, means, action)))
+        if delay > 0:
+            pending = with_pulls(pending, rows, action, means.size)
+        if len(waiting) > delay:
+            pulled, reward = waiting.pop(0)
+            stats = stats.add(pulled, reward)
+            pending = None if pending is None else without_pulls(pending, pulled)
+        regret[t] = means[problem.oracle(means)].sum() - means[action].sum()
+        if actions is not None and isinstance(action, int):
+            actions[t] = instance.number(t, action)
+    for pulled, reward in waiting:
+        stats = stats.add(pulled, reward)
+    return stats
+
+
+def _reward(
+    problem: Problem, instance: Instance, t: int, means: FloatArray, action: int | IntArray
+) -> Any:
+    if isinstance(action, int):
+        return problem.reward(float(means[action]), instance.draw(t, action))
+    return [problem.reward(float(means[arm]), instance.draw(t, arm)) for arm in action.tolist()]
+
+
+def _play_agent(
+    problem: Problem, agent: Any, instances: list[Instance], regret: FloatArray, actions: IntArray
+) -> None:
+    """All tasks of one run by an agent with ask and tell."""
+    rounds = regret.shape[1]
+    for s, instance in enumerate(instances):
+        for t in range(rounds):
+            rows, means = instance.rows(t), instance.means(t)
+            options: dict[str, Any] = {} if rows is None else {"features": rows}
+            if isinstance(agent, Agent):
+                options["horizon"] = rounds - t
+            decision = agent.ask(s, **options)
+            arms = np.asarray(decision.action, dtype=np.intp)
+            action = arms if arms.ndim else int(arms)
+            agent.tell(decision, reward=_reward(problem, instance, t, means, action))
+            regret[s, t] = means[problem.oracle(means)].sum() - means[action].sum()
+            if isinstance(action, int):
+                actions[s, t] = instance.number(t, action)

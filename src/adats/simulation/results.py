@@ -1,0 +1,95 @@
+"""What a simulation found, and how it is written down."""
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from adats.models.core import files
+from adats.models.core.types import FloatArray, IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """Expected regrets of every agent, run and task (and round, if asked for)."""
+
+    problem: dict[str, Any]
+    tasks: int
+    rounds: int
+    runs: int
+    seed: int
+    explore_first: bool
+    agents: tuple[str, ...]
+    regret: FloatArray  # (agents, runs, tasks), or (agents, runs, tasks, rounds)
+    seconds: float
+    agent_seconds: FloatArray  # inside the loops, summed over runs
+    actions: IntArray | None = None  # (agents, runs, tasks, rounds): the arm, if recorded
+
+    def per_task(self) -> FloatArray:
+        """Regret of each agent, run and task."""
+        if self.regret.ndim == 3:
+            return self.regret
+        total: FloatArray = self.regret.sum(axis=3)
+        return total
+
+    def total(self, agent: str) -> FloatArray:
+        """Regret over all tasks, one entry a run."""
+        if agent not in self.agents:
+            raise ValueError(f"no agent {agent!r}; there are {', '.join(self.agents)}")
+        total: FloatArray = self.per_task()[self.agents.index(agent)].sum(axis=1)
+        return total
+
+    def mean(self, agent: str) -> float:
+        return float(self.total(agent).mean())
+
+    def se(self, agent: str) -> float:
+        """Standard error of the mean: std / √runs; NaN for a single run."""
+        total = self.total(agent)
+        return float(total.std(ddof=1) / np.sqrt(total.size)) if total.size > 1 else float("nan")
+
+    def records(self) -> dict[str, Any]:
+        """Flat columns run, task, (round,) agent, regret: one call from any data frame."""
+        axes = {"agent": np.array(self.agents), "run": np.arange(self.runs)}
+        axes["task"] = np.arange(1, self.tasks + 1)
+        if self.regret.ndim == 4:
+            axes["round"] = np.arange(1, self.rounds + 1)
+        grids = np.meshgrid(*axes.values(), indexing="ij")
+        columns = {name: grid.ravel() for name, grid in zip(axes, grids, strict=True)}
+        order = [name for name in ("run", "task", "round", "agent") if name in columns]
+        return {name: columns[name] for name in order} | {"regret": self.regret.ravel()}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the records as Parquet, whole or not at all."""
+        try:
+            import pyarrow as pa
+            from pyarrow import parquet
+        except ImportError:
+            raise ValueError("Parquet needs pyarrow: pip install 'adats[sim]'") from None
+        table = pa.table(self.records())
+        files.write_whole(path, lambda file: parquet.write_table(table, file))
+
+    def summary(self) -> dict[str, Any]:
+        """Settings and regrets as plain JSON values."""
+        decisions = self.runs * self.tasks * self.rounds * len(self.agents)
+        each = decisions // len(self.agents)
+        per_task = self.per_task().mean(axis=1)
+        return {
+            "problem": self.problem,
+            "tasks": self.tasks,
+            "rounds": self.rounds,
+            "runs": self.runs,
+            "seed": self.seed,
+            "explore_first": self.explore_first,
+            "decisions": decisions,
+            "seconds": self.seconds,
+            "agents": {
+                name: {
+                    "regret": self.mean(name),
+                    "se": self.se(name) if self.runs > 1 else None,
+                    "per_task": per_task[i].tolist(),
+                    "ns_per_decision": float(self.agent_seconds[i] / each * 1e9),
+                }
+                for i, name in enumerate(self.agents)
+            },
+        }
