@@ -101,6 +101,15 @@ class MetaBase(ABC, Generic[S, D]):
             raise ValueError(f"total has shape {high.shape}")
         return self.with_sums(np.concatenate([high, low]))
 
+    def share(
+        self,
+        *,
+        rows: FloatArray | None = None,  # noqa: ARG002
+        design: FloatArray | None = None,  # noqa: ARG002
+    ) -> FloatArray:
+        """No part of a task's variance is known to be shared with others."""
+        return np.zeros(self.n_arms)
+
     def grown_draw(self, mu: FloatArray, rng: Rng) -> FloatArray:
         """A draw of `sample`, made before the last arm was added, with its part for that arm."""
         fresh = self.sample(rng)

@@ -1,0 +1,43 @@
+"""Requests to the service in this process, without a socket."""
+
+import asyncio
+import json
+
+from adats.service.engine import Engine
+from adats.service.http.app import make_app
+from adats.service.stores.sqlite import SQLiteStore
+
+
+def talk(path, calls):
+    """Status and JSON of each of some calls: method, path and body."""
+
+    async def run():
+        app = make_app(Engine(SQLiteStore(path)), hosts=("localhost",))
+        async with app.lifespan_context(app):
+            return [await _call(app, *call) for call in calls]
+
+    return asyncio.run(run())
+
+
+async def _call(app, method, path, body=None):
+    content, sent = b"" if body is None else json.dumps(body).encode(), []
+    headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+    headers.append((b"content-length", str(len(content)).encode()))
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "headers": headers,
+    }
+
+    async def receive():
+        return {"type": "http.request", "body": content, "more_body": False}
+
+    async def send(message):
+        sent.append(message)
+
+    await app(scope, receive, send)
+    answer = b"".join(message.get("body", b"") for message in sent)
+    return sent[0]["status"], json.loads(answer) if answer else None
