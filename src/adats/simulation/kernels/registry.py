@@ -72,6 +72,7 @@ def register(problem: type, belief: str) -> Callable[[Load], Load]:
 
     def keep(load: Load) -> Load:
         _LOADERS[problem, belief] = load
+        _loaded.cache_clear()
         return load
 
     return keep
