@@ -3,11 +3,11 @@
 import warnings
 
 import numpy as np
-import old_files
 import pytest
-import traces
 
 import adats
+import old_files
+import traces
 from adats.learning.tables import load_statistics
 from adats.service.replay import replay
 from adats.service.stores.sqlite import SQLiteStore

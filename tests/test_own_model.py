@@ -6,17 +6,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tries_model
-from asgi import talk
-from tries_model import TriesMeta
 
 import adats
+import tries_model
 from adats.agents.oracles import BestArm
 from adats.models.core.registry import register, registered
 from adats.models.prior_files import prior_to_dict
 from adats.simulation import simulate
 from adats.simulation.problems.problem import Instance, Start
 from adats.testing import check_belief, check_meta, check_stats
+from asgi import talk
+from tries_model import TriesMeta
 
 register(TriesMeta)
 

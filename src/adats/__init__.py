@@ -36,9 +36,11 @@ from adats.models import (
 from adats.models.core.errors import FileFormatError, FinishedTask, Refused, UnknownTask
 from adats.models.default_prior import default_prior
 from adats.models.prior_files import load_prior, read_about, save_prior
+from adats.old_names import keep_old_names as _keep_old_names
 from adats.service.client import Client
 
 __version__ = "0.1.0"
+_keep_old_names()
 
 __all__ = [
     "TS",

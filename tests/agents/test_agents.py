@@ -5,6 +5,10 @@ import time
 
 import numpy as np
 import pytest
+
+import adats
+from adats import AdaTS, MetaTS, OracleTS, Top
+from adats.agents.exploration import spanning_arms
 from cases import (
     CASES,
     CLASSES,
@@ -18,10 +22,6 @@ from cases import (
     portrait,
     rewards_of,
 )
-
-import adats
-from adats import AdaTS, MetaTS, OracleTS, Top
-from adats.agents.exploration import spanning_arms
 
 
 def snapshot(agent, path):

@@ -2,14 +2,14 @@
 
 import math
 
-import brute
 import numpy as np
 import pytest
-from cases import CASES, alike, ask, gaussian, linear, new, play, portrait, rewards_of
 from scipy.stats import norm
 
 import adats
+import brute
 from adats import TS, AdaTS, MetaTS, OracleTS
+from cases import CASES, alike, ask, gaussian, linear, new, play, portrait, rewards_of
 
 KINDS = [kind for kind in CASES if kind != "certain"]
 

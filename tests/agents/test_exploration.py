@@ -4,13 +4,13 @@ import itertools
 
 import numpy as np
 import pytest
-from graphs import simple_paths
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import qr
 
 from adats.agents.exploration import _best_swap, covering_actions, eta, newest_row, spanning_arms
 from adats.agents.oracles import BestArm, Matching, ShortestPath, SpanningTree, Top
+from graphs import simple_paths
 
 
 def spread(features, arms):

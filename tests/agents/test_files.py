@@ -8,13 +8,13 @@ import zipfile
 
 import numpy as np
 import pytest
-from cases import CASES, CLASSES, GROWING, ask, gaussian, linear, new, play, portrait
-from cases import rewards_of as draw
 
 import adats
 from adats import AdaTS, FileFormatError, MetaTS, OracleTS
 from adats.models.core.registry import meta_from_dict
 from adats.models.prior_files import read_about
+from cases import CASES, CLASSES, GROWING, ask, gaussian, linear, new, play, portrait
+from cases import rewards_of as draw
 
 # Saved and loaded
 

@@ -9,11 +9,11 @@ import timeit
 
 import numpy as np
 import pytest
-from graphs import simple_paths
 from hypothesis import given
 from hypothesis import strategies as st
 
 from adats.agents.oracles import BestArm, BestRow, Matching, ShortestPath, SpanningTree, Top
+from graphs import simple_paths
 
 INF = float("inf")
 

@@ -6,9 +6,9 @@ import sys
 
 import pyarrow.parquet as pq
 import pytest
-from command import call
 
 import adats
+from command import call
 
 SMALL = ["--tasks", "3", "--rounds", "10", "--runs", "4"]
 

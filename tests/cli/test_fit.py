@@ -5,9 +5,9 @@ import json
 import numpy as np
 import polars as pl
 import pytest
-from command import call
 
 import adats
+from command import call
 
 
 def pulls(rng, tasks=40, rounds=30, kind="gaussian"):

@@ -9,11 +9,11 @@ import sys
 import time
 
 import pytest
-import served
-from command import call
 
 import adats
+import served
 from adats.service.messages import DecisionRequest, NewArm, RewardRequest
+from command import call
 
 WINDOWED = served.GAUSSIAN | {"window": 60.0, "default_reward": 0.0}
 

@@ -1,12 +1,12 @@
 """Schemathesis over the whole description of the service, for some minutes."""
 
-import fuzzing
 import pytest
-from served import call, process
 
+import fuzzing
 from adats.service.http.operations import OPERATIONS
 from adats.service.keys import new_key
 from adats.service.stores.sqlite import SQLiteKeys
+from served import call, process
 
 pytestmark = pytest.mark.heavy
 

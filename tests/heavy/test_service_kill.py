@@ -1,6 +1,7 @@
 """The service killed forty times under load."""
 
 import pytest
+
 from hammer import (
     Client,
     Connection,

@@ -13,9 +13,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from served import call
-
 from adats.service.http.openapi import description
+from served import call
 
 NUMBER = {"type": "number"}
 MODEST = {"type": "number", "minimum": -100, "maximum": 100}

@@ -11,12 +11,12 @@ from collections import Counter, defaultdict
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
-import command
 import numpy as np
-from served import GAUSSIAN, call, process
 
 import adats
+import command
 from adats.service.stores.sqlite import SQLiteReadView
+from served import GAUSSIAN, call, process
 
 WINDOW, DEFAULT = 0.3, -0.5
 EXPERIMENTS = {

@@ -11,14 +11,14 @@ import tempfile
 import warnings
 from pathlib import Path
 
-import cases
 import numpy as np
-import schedules
-import traces
-from served import Clock, Local
 
 import adats
+import cases
+import schedules
+import traces
 from adats.service.messages import DecisionRequest
+from served import Clock, Local
 
 ASSETS = traces.ASSETS
 AGENTS = {f"{kind}, AdaTS": (kind, adats.AdaTS, "ts") for kind in cases.CASES} | {

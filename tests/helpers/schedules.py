@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from served import Local
 
 from adats import (
     AdaTS,
@@ -37,6 +36,7 @@ from adats.service.messages import (
     RewardRequest,
 )
 from adats.service.served_experiment import generator_state
+from served import Local
 
 CLOSE = {"rtol": 1e-8, "atol": 1e-8}
 TENANT = "default"

@@ -10,9 +10,9 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from cases import CASES, CLASSES, GROWING, new, rewards_of
 
 import adats
+from cases import CASES, CLASSES, GROWING, new, rewards_of
 
 ASSETS = Path(__file__).parents[1] / "assets" / "v0.1"
 POLICIES = ("ts", "ucb", "index", "far", "greedy")

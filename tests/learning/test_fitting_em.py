@@ -2,19 +2,19 @@
 
 from functools import partial
 
-import brute
 import numpy as np
 import pytest
-from fitting_logs import arm_log, arm_table, linear_log, linear_table
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize
 
+import brute
 from adats import GaussianMeta, LinearMeta
 from adats.learning.fitting import arms, linear
 from adats.learning.fitting.em import WIDE, Climb, Point, View, climb, holding
 from adats.learning.fitting.linear import Rows
 from adats.models.core.linalg import psd_factor
+from fitting_logs import arm_log, arm_table, linear_log, linear_table
 
 MU, COV = [1.0, -2.0], np.array([[0.5, 0.3], [0.3, 0.4]])
 SCALE = np.array([0.3, 0.0, 2.0])

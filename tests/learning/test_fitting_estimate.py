@@ -5,7 +5,6 @@ import json
 
 import numpy as np
 import pytest
-from fitting_logs import arm_log, arm_table, linear_log, linear_table
 
 import adats
 from adats import AdaTS, GaussianMeta, LinearMeta
@@ -19,6 +18,7 @@ from adats.learning.fitting.shrinkage import (
 )
 from adats.models import BinaryStats
 from adats.models.prior_files import read_about, save_prior
+from fitting_logs import arm_log, arm_table, linear_log, linear_table
 
 COV = np.array([[1.0, 0.5], [0.5, 1.0]])
 

@@ -3,15 +3,15 @@
 import math
 from functools import partial
 
-import brute
 import numpy as np
 import pytest
-from fitting_logs import arm_table
 from scipy import stats
 
+import brute
 from adats import AdaTS, BetaArms, MixtureMeta, PoissonArms
 from adats.learning.fitting import estimate, grids
 from adats.models import BinaryStats, CountStats
+from fitting_logs import arm_table
 
 
 def binary_log(seed, tasks, *, alpha, beta, pulls):

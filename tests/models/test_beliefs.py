@@ -1,10 +1,10 @@
 import math
 
-import brute
 import numpy as np
 import pytest
 from scipy import stats
 
+import brute
 from adats.models import (
     BeliefMixture,
     BetaArms,

@@ -1,13 +1,13 @@
 import math
 from functools import reduce
 
-import brute
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kstest, norm
 
+import brute
 from adats.models import (
     BetaArms,
     ExponentialArms,

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from images import idx, write_set
 
 from adats.paper import datasets
 from adats.paper.datasets import ImageData, Split, load, load_digits, load_mnist
 from adats.paper.datasets.images import grey, halves, shrink
 from adats.paper.datasets.mnist import MNIST, read_idx
+from images import idx, write_set
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "mnist"
 needs_files = pytest.mark.skipif(not SHARED.is_dir(), reason="the files of MNIST are not here")

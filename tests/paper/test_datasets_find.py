@@ -9,10 +9,10 @@ import threading
 import numpy as np
 import pooch
 import pytest
-from images import write_set
 
 from adats.paper.datasets import load, load_mnist, load_omniglot, mnist
 from adats.paper.datasets.find import Part, Source, cache_folder, find
+from images import write_set
 
 IMAGES = np.random.default_rng(3).integers(256, size=(8, 28, 28), dtype=np.uint8)
 LABELS = {"data": [1, 1, 2, 2, 1, 1, 2, 2], "variable": [3, 3, 4, 4] * 2, "cache": [5, 6] * 4}

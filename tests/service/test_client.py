@@ -12,10 +12,10 @@ from itertools import count
 
 import numpy as np
 import pytest
-import served
-from served import GAUSSIAN, call
 
 import adats
+import served
+from served import GAUSSIAN, call
 
 BINARY = {"model": "binary", "arms": ["red", "blue"], "prior": {"default": {}}, "seed": 7}
 LINEAR = {

@@ -10,12 +10,10 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
-import command
 import pytest
 import uvicorn
-from hammer import check_statistics, told_by_library, wait_for
-from served import GAUSSIAN, Clock, Local, call, process
 
+import command
 from adats.models.core.errors import FileFormatError
 from adats.service.errors import DamagedStore, StoreError
 from adats.service.messages import DecisionRequest, RewardRequest
@@ -23,6 +21,8 @@ from adats.service.replay import replay
 from adats.service.stores import sqlite_file
 from adats.service.stores.sqlite import SQLiteReadView, SQLiteStore
 from adats.service.stores.sqlite_file import check_file
+from hammer import check_statistics, told_by_library, wait_for
+from served import GAUSSIAN, Clock, Local, call, process
 
 DECISIONS = 20
 

@@ -7,6 +7,13 @@ import signal
 import sqlite3
 
 import pytest
+
+from adats.service.commit_queue import CommitQueue
+from adats.service.engine import Engine
+from adats.service.errors import StoreError
+from adats.service.messages import DecisionRequest, RewardRequest
+from adats.service.stores.sqlite import SQLiteStore
+from adats.service.stores.sqlite_file import commits_witnessed
 from hammer import (
     Client,
     Connection,
@@ -23,13 +30,6 @@ from hammer import (
     wait_for,
 )
 from served import GAUSSIAN, Local, call, process
-
-from adats.service.commit_queue import CommitQueue
-from adats.service.engine import Engine
-from adats.service.errors import StoreError
-from adats.service.messages import DecisionRequest, RewardRequest
-from adats.service.stores.sqlite import SQLiteStore
-from adats.service.stores.sqlite_file import commits_witnessed
 
 # Acknowledges each operation, but commits only the first few.
 LAZY = """

@@ -4,6 +4,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+
+from adats.service.stores.sqlite import SQLiteReadView
 from hammer import (
     Client,
     Connection,
@@ -17,8 +19,6 @@ from hammer import (
     wait_for,
 )
 from served import GAUSSIAN, call, process
-
-from adats.service.stores.sqlite import SQLiteReadView
 
 CONNECTIONS = 16
 

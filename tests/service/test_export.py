@@ -6,14 +6,14 @@ import json
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from command import call
-from schedules import CASES, TENANT, Play, Rules, random_schedule, rules_that_fit
-from served import GAUSSIAN, Local
 
 import adats
 from adats.learning.logs import statistics
 from adats.service import export
 from adats.service.messages import DecisionRequest, NewArm, RewardRequest
+from command import call
+from schedules import CASES, TENANT, Play, Rules, random_schedule, rules_that_fit
+from served import GAUSSIAN, Local
 
 RULES = Rules(several="last", window=10.0, default=0.0, holdout="control")
 MODELS = {"semi-bandit": "gaussian"}  # what a fit calls the model of an experiment

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import served
 
+import served
 from adats.cli.serve import serve
 from adats.service import field_types, priors
 from adats.service.http import app, operations

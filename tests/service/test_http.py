@@ -12,7 +12,6 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from served import GAUSSIAN, Local, call, process
 
 from adats.service import keys
 from adats.service.errors import Conflict, Invalid, NotFound, Unauthorized, status_of
@@ -20,6 +19,7 @@ from adats.service.http.access import AccessControl
 from adats.service.http.operations import LARGEST_BODY, LARGEST_SPEC, OPERATIONS
 from adats.service.messages import DecisionRequest, NewArm, RewardRequest
 from adats.service.stores.sqlite import SQLiteKeys
+from served import GAUSSIAN, Local, call, process
 
 LINEAR = {
     "model": "linear",

@@ -5,15 +5,15 @@ import shlex
 import sqlite3
 from html.parser import HTMLParser
 
-import fuzzing
 import jsonschema
 import pytest
-from served import GAUSSIAN, call, process
 
+import fuzzing
 from adats.service.http.docs_page import BASE, curl, page
 from adats.service.http.examples import ANSWERS, REQUESTS
 from adats.service.http.openapi import GROUPS, LINKS, description
 from adats.service.http.operations import OPERATIONS
+from served import GAUSSIAN, call, process
 
 FOUND = description()
 SCHEMAS = FOUND["components"]["schemas"]

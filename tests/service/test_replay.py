@@ -5,9 +5,6 @@ import sqlite3
 import msgspec
 import numpy as np
 import pytest
-from command import call
-from schedules import CASES, CLOSE, TENANT, Play, Rules, random_rules, random_schedule
-from served import GAUSSIAN, Local
 
 from adats.service import replay as module
 from adats.service.engine import Engine
@@ -18,6 +15,9 @@ from adats.service.spec import ExperimentSpec
 from adats.service.stores.interface import TaskRow
 from adats.service.stores.sqlite import SQLiteStore
 from adats.service.stores.sqlite_rows import checksum, task_checksum
+from command import call
+from schedules import CASES, CLOSE, TENANT, Play, Rules, random_rules, random_schedule
+from served import GAUSSIAN, Local
 
 NUMBERS = ("id", "experiment", "decision", "crc")  # a crc is one of the row with its numbers
 

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from scipy.special import ndtr
-from served import GAUSSIAN, Local
 
 from adats.service.messages import DecisionRequest, RewardRequest
 from adats.service.report import lift, report
 from adats.service.stores.interface import RewardMoments
+from served import GAUSSIAN, Local
 
 TENANT = "default"
 RUNS, DECISIONS, TASKS, SHARE = 150, 100, 4, 0.3

@@ -5,13 +5,13 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
-from served import GAUSSIAN, Local
 
 from adats.service import rules
 from adats.service.errors import Invalid
 from adats.service.messages import DecisionRequest, NewArm, RewardRequest
 from adats.service.spec import ExperimentSpec
 from adats.service.stores.interface import DecisionRow, RewardRow
+from served import GAUSSIAN, Local
 
 MADE, WINDOW = 100.0, 10.0
 IN_TIME = MADE + 9.0

@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-from schedules import CASES, CLOSE, TENANT, Play, Rules, random_rules, random_schedule
-from served import GAUSSIAN, Local
 
 import adats
 from adats.models.prior_files import prior_to_dict
 from adats.service import engine, task_cache
 from adats.service.errors import Invalid
 from adats.service.messages import DecisionRequest, NewArm, RewardRequest
+from schedules import CASES, CLOSE, TENANT, Play, Rules, random_rules, random_schedule
+from served import GAUSSIAN, Local
 
 
 @pytest.fixture

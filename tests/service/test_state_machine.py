@@ -14,9 +14,9 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from schedules import CASES, POLICIES, TASKS, Play, Rules, rules_that_fit
 
 from adats.service.messages import NewArm, RewardRequest
+from schedules import CASES, POLICIES, TASKS, Play, Rules, rules_that_fit
 
 EXAMPLES, STEPS = 8, 20  # of each model; a step is up to four requests
 

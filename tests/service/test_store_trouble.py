@@ -12,6 +12,12 @@ from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import pytest
+
+from adats.service.commit_queue import SETTLE_EVERY
+from adats.service.engine import MOST_SETTLED
+from adats.service.errors import StoreError
+from adats.service.messages import DecisionRequest
+from adats.service.stores.sqlite import SQLiteReadView, SQLiteStore
 from hammer import (
     Client,
     Connection,
@@ -25,12 +31,6 @@ from hammer import (
     wait_for,
 )
 from served import GAUSSIAN, Local, call, process
-
-from adats.service.commit_queue import SETTLE_EVERY
-from adats.service.engine import MOST_SETTLED
-from adats.service.errors import StoreError
-from adats.service.messages import DecisionRequest
-from adats.service.stores.sqlite import SQLiteReadView, SQLiteStore
 
 CONTROLLED = GAUSSIAN | {"control": "b"}
 
