@@ -161,7 +161,7 @@ STATS_FAULTS = [
         "a + b = the observations",
         {"__add__": lambda s, o: type(s)(s.table + o.table + s.table * o.table)},
     ),
-    ("order of observations", {"_pull": staticmethod(keep_last)}),
+    ("order of observations", {"count_reward": staticmethod(keep_last)}),
     ("batch add", {"add": lambda s, a, y: ArmStats.add(s, np.ravel(a)[:1], np.ravel(y)[:1])}),
     ("from_flat(flat)", {"from_flat": classmethod(lambda c, v: c(np.round(v).reshape(3, -1)))}),
 ]

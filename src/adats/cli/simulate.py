@@ -30,7 +30,7 @@ from adats.cli.common import (
     progress_bar,
     write_json,
 )
-from adats.models import BetaArms, MixtureMeta, PoissonArms, prior_files
+from adats.models import BetaArms, PoissonArms, prior_files
 from adats.simulation import Result, simulate
 from adats.simulation.problems import (
     GaussianProblem,
@@ -205,7 +205,7 @@ def read_priors(path: Path, family: type[BetaArms] | type[PoissonArms]) -> Mixtu
         raise ValueError(f"{path} is not JSON: {error}") from None
     if isinstance(data, dict) and "format" in data:
         meta = prior_files.load_prior(path)
-        if not isinstance(meta, MixtureMeta) or not isinstance(meta.priors, family):
+        if data["prior"].get("family") != family.__name__:
             raise ValueError(f"{path} is not a mixture of {family.__name__}")
         return MixtureProblem(meta.weights, meta.priors)
     try:

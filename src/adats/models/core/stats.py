@@ -72,7 +72,7 @@ class ArmStats:
         arms = self.table.shape[1]
         table = self.table.copy()
         if type(action) is int or np.ndim(action) == 0:
-            self._pull(table, _index(action, arms), self.check_reward(reward))
+            self.count_reward(table, _index(action, arms), self.check_reward(reward))
             return type(self)(table)
         if np.shape(action) != np.shape(reward) or np.ndim(action) != 1:
             raise ValueError(
@@ -80,11 +80,11 @@ class ArmStats:
                 f"for {np.shape(action)} arms"
             )
         for arm, value in zip(action, reward, strict=True):
-            self._pull(table, _index(arm, arms), self.check_reward(value))
+            self.count_reward(table, _index(arm, arms), self.check_reward(value))
         return type(self)(table)
 
     @staticmethod
-    def _pull(table: FloatArray, arm: int, value: float) -> None:
+    def count_reward(table: FloatArray, arm: int, value: float) -> None:
         table[0, arm] += 1.0
         table[1, arm] += value
         table[2, arm] += value * value

@@ -36,6 +36,6 @@ class CountStats(ArmStats):
         return value
 
     @staticmethod
-    def _pull(table: FloatArray, arm: int, value: float) -> None:
-        ArmStats._pull(table, arm, value)
+    def count_reward(table: FloatArray, arm: int, value: float) -> None:
+        ArmStats.count_reward(table, arm, value)
         table[3, arm] += math.lgamma(value + 1.0)

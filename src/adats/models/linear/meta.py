@@ -115,9 +115,9 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
             design=phi,
             total=Sum.zeros(p * p + p + 1),
         )
-        fill(self, factors=self._factors())
+        fill(self, factors=self.make_factors())
 
-    def _factors(self) -> LinearFactors:
+    def make_factors(self) -> LinearFactors:
         dim = self.meta_mean.size if self.design is None else len(self.design)
         inverse, weight = linalg.psd_inverse(self.task_cov)
         size = float(self.meta_cov[0, 0])
@@ -305,7 +305,7 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
         """The meta-prior with its width times `factor`: 3 and 1/3 make AdaTS+ and AdaTS-."""
         factor = float(checks.positive("factor", checks.number("factor", factor)))
         new = evolve(self, meta_cov=self.meta_cov * factor**2)
-        return fill(new, factors=new._factors())
+        return fill(new, factors=new.make_factors())
 
     def figures(self) -> dict[str, FloatArray]:
         return {
