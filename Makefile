@@ -24,8 +24,12 @@ lint: .venv/.installed-dev
 test: lint
 	$(BIN)/pytest -q -n 2
 
+# What is heavy; and Hypothesis with a fresh seed, which repeats it: SEED=... make test-heavy
 test-heavy: .venv/.installed-heavy
 	$(BIN)/pytest -q -m heavy
+	@seed=$${SEED:-$$($(BIN)/python -c "import secrets; print(secrets.randbits(32))")}; \
+	echo "Hypothesis seed: $$seed"; \
+	ADATS_HYPOTHESIS=fresh $(BIN)/pytest -q -n 2 -m "hypothesis and not heavy" --hypothesis-seed=$$seed
 
 bench: .venv/.installed-bench
 	$(BIN)/python -m benchmarks

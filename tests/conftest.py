@@ -1,4 +1,4 @@
-"""The helpers are on the path, so that tests share them; Hypothesis repeats itself."""
+"""The helpers are on the path, so that tests share them; Hypothesis repeats itself unless told."""
 
 import os
 import sys
@@ -9,4 +9,5 @@ from hypothesis import settings
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # small matrices: threads only wait
 sys.path.insert(0, str(Path(__file__).parent / "helpers"))
 settings.register_profile("repeatable", deadline=None, derandomize=True, database=None)
-settings.load_profile("repeatable")
+settings.register_profile("fresh", deadline=None, database=None, print_blob=True)
+settings.load_profile(os.environ.get("ADATS_HYPOTHESIS", "repeatable"))

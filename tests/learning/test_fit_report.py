@@ -37,7 +37,7 @@ def arm_table(model, theta, pulls, rng):
     for _ in range(pulls):
         for s, row in enumerate(draw[model](theta)):
             for k, y in enumerate(row):
-                kind._pull(table[s], k, float(y))
+                kind.count_reward(table[s], k, float(y))
     names = ("red", "blue", "green")[: theta.shape[1]]
     return ArmTable(kind, tuple(f"t{s}" for s in range(len(theta))), names, table)
 

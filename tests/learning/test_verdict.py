@@ -33,7 +33,7 @@ def arm_table(kind, theta, pulls, rng, noise=1.0):
     for _ in range(pulls):
         for s, row in enumerate(rewards()):
             for k, y in enumerate(row):
-                kind._pull(table[s], k, float(y))
+                kind.count_reward(table[s], k, float(y))
     names = tuple(f"arm {k}" for k in range(theta.shape[1]))
     return ArmTable(kind, tuple(range(len(theta))), names, table)
 

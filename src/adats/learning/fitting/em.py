@@ -50,10 +50,10 @@ def climb(look: Callable[[Point], View], start: Point, *, enough: float = CONVER
     point, view = start, look(start)
     curve, stretch = [view.log_likelihood], 1.0
     for _ in range(MOST):
-        goal = _stretched(point, view.next, stretch)
+        goal, plain = _stretched(point, view.next, stretch), stretch == 1.0
         seen = look(goal)
-        if stretch > 1.0 and not seen.log_likelihood >= curve[-1]:
-            stretch, goal = 1.0, view.next
+        if not plain and not seen.log_likelihood >= curve[-1]:
+            stretch, goal, plain = 1.0, view.next, True
             seen = look(goal)
         else:
             stretch = min(stretch * STRETCH, LONGEST)
@@ -64,7 +64,9 @@ def climb(look: Callable[[Point], View], start: Point, *, enough: float = CONVER
             point, view = goal, seen
             curve.append(seen.log_likelihood)
         if gain <= enough * min(1.0, abs(curve[-1])):
-            return Climb(point, view, np.array(curve), True)
+            if plain:
+                return Climb(point, view, np.array(curve), True)
+            stretch = 1.0  # a long step may gain little where a plain one still gains
     return Climb(point, view, np.array(curve), False)
 
 
