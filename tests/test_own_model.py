@@ -103,11 +103,13 @@ def test_the_service_serves_it(tmp_path):
             ("POST", f"{experiment}/reward", {"decision_id": "2", "reward": 0.5}),
             ("GET", f"{experiment}/meta", None),
             ("PUT", "/v1/experiments/y", {"model": "none such", "prior": {"default": {}}}),
+            ("PUT", "/v1/experiments/z", spec | {"policy": {"name": "ucb"}}),
         ],
     )
-    assert [status for status, _ in answers] == [201, 200, 200, 200, 422, 200, 422]
+    assert [status for status, _ in answers] == [201, 200, 200, 200, 422, 200, 422, 422]
     assert answers[4][1]["error"] == "a number of tries is 1, 2, 3, ..., got 0.5"
     assert answers[6][1]["field"] == "model"
+    assert answers[7][1]["field"] == "policy.name"
     arm = answers[1][1]["action"]
     told = META.absorb(META.digest(META.empty().add(arm, 3.0)).message)
     assert answers[5][1]["log_evidence"] == pytest.approx(told.log_evidence(), abs=1e-12)

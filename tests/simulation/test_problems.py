@@ -279,7 +279,7 @@ def test_describe_is_plain_json_for_numbers_of_numpy(problem):
 def test_names():
     assert [p.name for p in ALL_KINDS] == [
         *("gaussian", "linear", "semibandit", "routing"),
-        *("bernoulli", "bernoulli", "poisson"),
+        *("binary", "binary", "count"),
     ]
 
 

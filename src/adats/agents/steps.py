@@ -143,7 +143,7 @@ class Setup:
         else:
             fresh = asked == 0
             if not self.arms.n_features:
-                fresh &= state.stats.count == 0
+                fresh &= state.stats.arm_pulls == 0
             arms = self.explorer.next(fresh, allowed)
             if arms is None:
                 return None, state if allowed is not None else state._replace(asked=None)

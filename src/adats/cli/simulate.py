@@ -106,10 +106,13 @@ def _print_result(result: Result) -> None:
     console.print(table)
 
 
-def problem_command(name: str) -> Callable[[Callable[..., Problem]], Callable[..., Problem]]:
+def problem_command(
+    name: str, *, old: str | None = None
+) -> Callable[[Callable[..., Problem]], Callable[..., Problem]]:
     """Make `adats simulate NAME` of a function from a problem's own options to the problem.
 
-    The options that all simulations share are those of `_simulate`.
+    The options that all simulations share are those of `_simulate`. `old` is a name that the
+    command had before, and still answers to.
     """
     common = list(inspect.signature(_simulate).parameters.values())[1:]
 
@@ -124,6 +127,8 @@ def problem_command(name: str) -> Callable[[Callable[..., Problem]], Callable[..
         command.__annotations__ = {p.name: p.annotation for p in both}
         command.__doc__ = build.__doc__
         simulate_app.command(name)(command)
+        if old is not None:
+            simulate_app.command(old, hidden=True)(command)
         return build
 
     return register
@@ -185,14 +190,14 @@ def _routing(
 Priors = Annotated[Path, typer.Option(help="JSON with weights and candidate priors.")]
 
 
-@problem_command("bernoulli")
-def _bernoulli(priors: Priors) -> Problem:
+@problem_command("binary", old="bernoulli")
+def _binary(priors: Priors) -> Problem:
     """Bernoulli arms whose task prior is one of several candidates."""
     return read_priors(priors, BetaArms)
 
 
-@problem_command("poisson")
-def _poisson(priors: Priors) -> Problem:
+@problem_command("count", old="poisson")
+def _count(priors: Priors) -> Problem:
     """Poisson arms whose task prior is one of several candidates."""
     return read_priors(priors, PoissonArms)
 

@@ -54,6 +54,7 @@ class ServedExperiment:
         self._rng = np.random.Generator(self._bits)
         self._stored = row
         self._blank = self._setup.new_state(self.meta)
+        self._check_policy()
         self.task_cache = TaskCache(store, row.id, lambda: self._blank)
         self.changes: list[Change] = []
         for change in msgspec.json.decode(row.arms, type=list[Change]):
@@ -69,6 +70,14 @@ class ServedExperiment:
     def weight(self) -> float:
         """Bytes in memory, roughly."""
         return 20_000.0 + (10 + len(self.task_cache)) * self.task_cache.state_bytes
+
+    def _check_policy(self) -> None:
+        """Raise `Invalid` for an index where beliefs have no quantiles."""
+        if self.counts_pending and not self.dim:
+            try:
+                self.meta.task_prior().upper(0.0)
+            except ValueError as error:
+                raise Invalid("policy.name", str(error)) from None
 
     # decisions
 

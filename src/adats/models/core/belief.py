@@ -1,6 +1,7 @@
 """What beliefs do in one way unless they know a better one."""
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import numpy as np
 
@@ -8,7 +9,9 @@ from adats.models.core.types import FloatArray, IntArray, Rng
 
 
 class BeliefBase(ABC):
-    """Many draws one by one; and chances that only draws can tell."""
+    """Many draws one by one, chances that only draws can tell, and no quantiles."""
+
+    NAME: ClassVar[str]
 
     @abstractmethod
     def sample(self, rng: Rng) -> FloatArray:
@@ -26,3 +29,9 @@ class BeliefBase(ABC):
         """The chance of the arm at place `arm` among these."""
         chances = self.best_chances(arms)
         return None if chances is None else chances.item(arm)
+
+    def upper(self, z: FloatArray | float) -> FloatArray:  # noqa: ARG002
+        """The quantile of each arm's mean reward at the level Φ(z)."""
+        raise ValueError(
+            f"this policy needs quantiles, which {self.NAME} beliefs do not have; take policy 'ts'"
+        )

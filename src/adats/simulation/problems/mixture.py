@@ -1,6 +1,6 @@
 """Bernoulli and Poisson arms whose task prior is one of several candidates (Section 3.4)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,17 @@ from adats.models.core.types import FloatArray, Rng
 from adats.simulation.kernels.registry import Loops, register
 from adats.simulation.problems.problem import BuiltInProblem, Instance, Start
 
-FAMILIES = {"beta": "bernoulli", "poisson": "poisson"}  # by the name of a candidate
+
+def zero_or_one(mean: float, draw: float) -> float:
+    return float(draw < mean)
+
+
+def poisson(mean: float, draw: float) -> float:
+    """The smallest count whose distribution function reaches the draw."""
+    return float(max(0.0, np.ceil(pdtrik(draw, mean))))
+
+
+REWARDS: dict[str, Callable[[float, float], float]] = {"binary": zero_or_one, "count": poisson}
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +39,7 @@ class MixtureProblem(BuiltInProblem[MixtureMeta]):
         self, weights: Any, priors: Sequence[ProductArms] | ProductArms, mu: Any = None
     ) -> None:
         meta = MixtureMeta(weights, priors)
-        if meta.priors.NAME not in FAMILIES:
+        if meta.model not in REWARDS:
             raise ValueError("priors must be BetaArms or PoissonArms")
         if mu is not None:
             meta.prior_given(mu)  # raises if there is no such candidate
@@ -38,12 +48,12 @@ class MixtureProblem(BuiltInProblem[MixtureMeta]):
 
     @property
     def name(self) -> str:
-        return FAMILIES[self.priors.NAME]
+        return self.priors.MODEL
 
     @property
     def counts(self) -> bool:
         """Whether rewards are counts; else they are 0 or 1."""
-        return self.priors.NAME == "poisson"
+        return REWARDS[self.name] is poisson
 
     @property
     def arms(self) -> int:
@@ -66,9 +76,7 @@ class MixtureProblem(BuiltInProblem[MixtureMeta]):
         return Instance(theta, rng.random(rounds))
 
     def reward(self, mean: float, draw: float) -> float:
-        if self.counts:
-            return float(max(0.0, np.ceil(pdtrik(draw, mean))))
-        return float(draw < mean)
+        return REWARDS[self.name](mean, draw)
 
 
 @register(MixtureProblem, "mixture")
