@@ -124,6 +124,7 @@ class Agent:
         `propensities` the decision says how likely every arm was.
         """
         setup, rng = self._setup, self._rng
+        arms = setup.arms
         if propensities and setup.counts_pending and setup.rule.policy.DRAWS:
             raise ValueError("the propensities of a policy of your own that draws are not known")
         task = task_name(task)
@@ -132,22 +133,15 @@ class Agent:
         if state.finished:
             raise FinishedTask(f"task {task!r} is finished: it takes rewards, but no more asks")
         rows = None
-        if setup.arms.n_features or features is not None:
-            rows = setup.arms.rows(features, state.stats.pending_shape[0])
-        mask = setup.arms.mask(allowed, None if rows is None else len(rows))
+        if arms.n_features or features is not None:
+            rows = arms.rows(features, state.stats.pending_shape[0])
+        mask = arms.mask(allowed, None if rows is None else len(rows))
         before = rng.bit_generator.state if propensities or setup.rule.can_fail else None
         try:
             if known is None:
                 state = setup.drawn(self._meta, state, rng)
-            choice, state = setup.decide(
-                self._meta,
-                state,
-                rng,
-                rows=rows,
-                allowed=mask,
-                horizon=horizon,
-                draws=before["state"]["state"] if propensities and before else None,
-            )
+            draws = before["state"]["state"] if propensities and before else None
+            choice, state = setup.decide(self._meta, state, rng, rows, mask, horizon, draws=draws)
         except BaseException:
             if before is not None:
                 rng.bit_generator.state = before
@@ -156,7 +150,7 @@ class Agent:
         self._decisions += 1
         action, chances = choice.action, choice.propensities
         chosen = None if rows is None else rows[action].copy()
-        name = setup.arms.name(action)
+        name = arms.name(action)
         if chances is None:
             return Decision(task, name, chosen, self._decisions, time.time())
         if choice.forced or (setup.counts_pending and not setup.rule.epsilon):

@@ -1,6 +1,6 @@
 """One decision as a pure function: from what is believed to an action, and how likely it was."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -8,6 +8,7 @@ import numpy as np
 from adats.agents.oracles import BestArm, CheckedOracle, Oracle
 from adats.agents.policies import Policy, Scene, Thompson
 from adats.agents.propensities import chance, exact_propensities, floored, propensities
+from adats.models.core.frozen import fill
 from adats.models.core.types import BoolArray, FloatArray, IntArray
 
 Action = int | IntArray  # an arm, or a set of them
@@ -28,21 +29,16 @@ class Rule:
     oracle: Oracle
     epsilon: float = 0.0  # the chance that any allowed arm is pulled instead
     holdout: Holdout | None = None
+    # what follows from these
+    samples: bool = field(init=False)  # Thompson sampling, whose propensities are known
+    single: bool = field(init=False)  # the best arm is chosen, no oracle of another kind asked
+    can_fail: bool = field(init=False)  # choosing can raise after something was drawn
+    strays: bool = field(init=False)  # another action may be done than the policy's own
 
-    @property
-    def samples(self) -> bool:
-        """Whether this is Thompson sampling, whose propensities are known."""
-        return type(self.policy) is Thompson
-
-    @property
-    def single(self) -> bool:
-        """Whether the action is the best arm, and no oracle of another kind is asked."""
-        return type(self.oracle) is BestArm
-
-    @property
-    def can_fail(self) -> bool:
-        """Whether choosing can raise after something was drawn."""
-        return not (self.samples and self.single)
+    def __post_init__(self) -> None:
+        samples, single = type(self.policy) is Thompson, type(self.oracle) is BestArm
+        strays = self.epsilon > 0 or self.holdout is not None
+        fill(self, samples=samples, single=single, can_fail=not (samples and single), strays=strays)
 
 
 class Choice(NamedTuple):
@@ -71,10 +67,12 @@ def choose(
     values = rule.policy.values(scene)
     if allowed is not None:
         values = np.where(allowed, values, -np.inf)
-    own = rule.oracle(values)
-    action, held_out = _instead(rule, scene, own, allowed, values.size)
+    own = action = rule.oracle(values)
+    held_out = None
+    if rule.strays:
+        action, held_out = _instead(rule, scene, own, allowed, values.size)
     if draws is None:
-        return Choice(action, held_out=held_out)
+        return Choice(action, None, False, False, held_out)
     chances = _chances(rule, scene, own, action, allowed, draws, logged and not rule.epsilon)
     chances = _mixed(rule, chances, allowed, held_out is not None)
     explored = logged and not _same(action, _best(rule, scene, allowed))

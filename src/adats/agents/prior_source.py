@@ -56,7 +56,7 @@ class Marginal(PriorSource):
     """AdaTS: P_s, with the meta-posterior marginalised out (paper, Algorithm 1)."""
 
     def posterior(self, meta: MetaBelief, state: TaskState) -> Any:
-        return meta.posterior(state.digested(meta))
+        return meta.posterior(state.digest or state.digested(meta))
 
 
 class Fixed(PriorSource):

@@ -2,7 +2,7 @@
 place: each step takes the task's state and the meta-belief, and gives new ones."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from adats.agents.policies import Policy, Scene, policy_of
 from adats.agents.prior_source import PriorSource
 from adats.agents.task_state import TaskState
 from adats.models.core import checks
+from adats.models.core.frozen import fill
 from adats.models.core.names import arm_names
 from adats.models.core.types import Arm, BoolArray, FloatArray, MetaBelief, Rng
 
@@ -29,6 +30,10 @@ class Setup:
     rule: Rule
     source: PriorSource
     explore_first: bool = False
+    counts_pending: bool = field(init=False)  # rounds, and pulls without a reward: for indices
+
+    def __post_init__(self) -> None:
+        fill(self, counts_pending=not self.rule.samples)
 
     def with_arms(self, arms: Arms) -> "Setup":
         return replace(self, arms=arms)
@@ -55,11 +60,6 @@ class Setup:
         return self.with_arms(grown), self.source.with_arm(meta, named, arms.index(like))
 
     @cached_property
-    def counts_pending(self) -> bool:
-        """Whether rounds, and pulls without a reward, are counted: indices need that."""
-        return not self.rule.samples
-
-    @cached_property
     def explorer(self) -> Explorer:
         return Explorer(self.arms, self.rule.oracle)
 
@@ -83,10 +83,10 @@ class Setup:
         meta: MetaBelief,
         state: TaskState,
         rng: Rng,
+        rows: FloatArray | None,
+        allowed: BoolArray | None,
+        horizon: int | None,
         *,
-        rows: FloatArray | None = None,
-        allowed: BoolArray | None = None,
-        horizon: int | None = None,
         draws: int | None = None,
         logged: bool = False,
     ) -> tuple[Choice, TaskState]:

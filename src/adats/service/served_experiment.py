@@ -91,14 +91,7 @@ class ServedExperiment:
         rows = setup.arms.rows(features, state.stats.pending_shape[0])
         mask = setup.arms.mask(allowed, None if rows is None else len(rows))
         choice, state = setup.decide(
-            self.meta,
-            state,
-            self._rng,
-            rows=rows,
-            allowed=mask,
-            horizon=horizon,
-            draws=seed,
-            logged=True,
+            self.meta, state, self._rng, rows, mask, horizon, draws=seed, logged=True
         )
         self.task_cache.put(task, state)
         action = choice.action

@@ -119,14 +119,20 @@ def _play_learner(
 ) -> None:
     """All tasks of one run, one after another, by a built-in agent (paper, Algorithm 1)."""
     absorb = absorb_of(job.problem, meta) if job.compiled else plain_absorb
-    source, prior = learner.source_of(start.mu), None
-    for s, instance in enumerate(instances):
-        if prior is None or source.LEARNS:
+    source = learner.source_of(start.mu)
+    learns, prior = source.LEARNS, source.prior(meta, source.draw(meta, rng))
+    loop = loops_of(job.problem, prior).play if job.compiled else None
+    sampled = loop is not None and learner.policy == "ts" and job.delay == 0
+    for s, (instance, lost, chosen) in enumerate(zip(instances, regret, actions, strict=True)):
+        if learns and s:
             prior = source.prior(meta, source.draw(meta, rng))
-        later = min(job.tasks - 1 - s, MOST_TASKS) * job.rounds
-        given = (prior, instance, first, rng, regret[s], actions[s])
-        stats = _play_task(job, learner.policy, meta, later, given)
-        if source.LEARNS:
+        if loop is not None and sampled:
+            stats = loop(job.problem, Task(prior, instance, first, rng, lost, chosen))
+        else:
+            later = min(job.tasks - 1 - s, MOST_TASKS) * job.rounds
+            given = (prior, instance, first, rng, lost, chosen)
+            stats = _play_task(job, learner.policy, meta, later, given)
+        if learns:
             meta = absorb(meta, stats)
 
 

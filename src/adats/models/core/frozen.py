@@ -6,11 +6,13 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+put = object.__setattr__  # a field of a frozen object that is just being made
+
 
 def fill(new: T, **values: Any) -> T:
     """Set fields of a frozen object that is just being made."""
     for name, value in values.items():
-        object.__setattr__(new, name, value)
+        put(new, name, value)
     return new
 
 
@@ -24,8 +26,9 @@ def evolve(old: T, **changes: Any) -> T:
     cls: Any = type(old)
     new: T = object.__new__(cls)
     for name in _field_names(cls):
-        value = changes[name] if name in changes else getattr(old, name)
-        object.__setattr__(new, name, value)
+        put(new, name, getattr(old, name))
+    for name, value in changes.items():
+        put(new, name, value)
     return new
 
 

@@ -3,14 +3,13 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from adats.models.core import checks
 from adats.models.core.errors import InvalidValue
-from adats.models.core.frozen import fill, unchecked
+from adats.models.core.frozen import fill, put, unchecked
 from adats.models.core.linalg import part_of
 from adats.models.core.meta import MetaBase
 from adats.models.core.names import arm_names, grown_names, no_design
@@ -109,6 +108,7 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
     scales: GaussianScales
     arms: tuple[Arm, ...] | None
     total: Sum = field(repr=False)  # of the messages of all tasks
+    _known_mu: ClassVar[tuple[FloatArray, FloatArray] | None] = None  # of an object, once asked for
 
     def __init__(
         self,
@@ -165,11 +165,15 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
         """σ."""
         return self.scales.noise
 
-    @cached_property
+    @property
     def _mu(self) -> tuple[FloatArray, FloatArray]:
         """Mean and variance of the meta-posterior, with the sums in covariance form."""
-        m, h, _ = self.total.value().reshape(3, -1)
-        return meta_posterior(self.scales.meta_mean, self.scales.meta_variance, m, h)
+        known = self._known_mu
+        if known is None:
+            m, h, _ = self.total.value().reshape(3, -1)
+            known = meta_posterior(self.scales.meta_mean, self.scales.meta_variance, m, h)
+            put(self, "_known_mu", known)
+        return known
 
     @property
     def mean(self) -> FloatArray:
@@ -202,8 +206,12 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
 
     def with_sum(self, total: Sum, mean: FloatArray, variance: FloatArray) -> Self:
         """The meta-belief at another sum of messages, whose posterior is known already."""
-        new = unchecked(type(self), scales=self.scales, arms=self.arms, total=total)
-        return fill(new, _mu=(mean, variance))
+        new = object.__new__(type(self))
+        put(new, "scales", self.scales)
+        put(new, "arms", self.arms)
+        put(new, "total", total)
+        put(new, "_known_mu", (mean, variance))
+        return new
 
     def replace_task(
         self, old: GaussianDigest, stats: ArmStats, changed: Iterable[int]
@@ -256,9 +264,8 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
 
     def posterior(self, digest: GaussianDigest) -> GaussianArms:
         """Of theta in a task whose own message is in the total: exact, nothing is subtracted."""
-        scales = self.scales
-        mu, variance = self._mu
-        keep = digest.keep
+        scales, keep = self.scales, digest.keep
+        mu, variance = self._known_mu or self._mu
         mean = keep * (mu + scales.ratio * digest.stats.table[1])
         spread = keep * (scales.task_variance + keep * variance)
         return GaussianArms.of(mean, np.sqrt(spread), scales.noise)

@@ -7,7 +7,7 @@ import numpy as np
 
 from adats.models.core import checks, linalg
 from adats.models.core.belief import BeliefBase
-from adats.models.core.frozen import fill, unchecked
+from adats.models.core.frozen import fill, put
 from adats.models.core.types import Conditioned, FloatArray, Rng
 from adats.models.gaussian.belief import LOG_2PI, GaussianArms
 from adats.models.linear.stats import LinearStats
@@ -88,7 +88,11 @@ class LinearBelief(_Linear):
     @classmethod
     def of(cls, mean: FloatArray, factor: FloatArray, noise: float) -> Self:
         """From parts known to be good."""
-        return unchecked(cls, mean=mean, factor=factor, noise=noise)
+        new = object.__new__(cls)
+        put(new, "mean", mean)
+        put(new, "factor", factor)
+        put(new, "noise", noise)
+        return new
 
     def sample(self, rng: Rng) -> FloatArray:
         return self.mean + self.factor @ rng.standard_normal(self.factor.shape[1])

@@ -10,7 +10,7 @@ import numpy as np
 
 from adats.models.core import checks, linalg
 from adats.models.core.errors import InvalidValue
-from adats.models.core.frozen import evolve, fill, unchecked
+from adats.models.core.frozen import evolve, fill, put
 from adats.models.core.meta import MetaBase
 from adats.models.core.registry import register
 from adats.models.core.sums import Sum
@@ -91,6 +91,7 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
     design: FloatArray | None  # Φ
     total: Sum = field(repr=False)  # of the messages of all tasks
     factors: LinearFactors = field(repr=False)
+    _known_mu: ClassVar[linalg.Gaussian | None] = None  # of an object, once asked for
 
     def __init__(
         self, mean: Any, cov: Any, *, task_cov: Any, noise: Any, design: Any = None
@@ -168,12 +169,16 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
         phi = self._check_design(design, self.meta_mean.size)
         return phi, self._task_factor_of(len(phi)), len(phi)
 
-    @functools.cached_property
+    @property
     def _mu(self) -> linalg.Gaussian:
-        p = self.meta_mean.size
-        total = self.total.value()
-        m, h = total[: p * p].reshape(p, p), total[p * p : -1]
-        return linalg.condition(self.meta_mean, self.factors.meta, m, h)
+        known = self._known_mu
+        if known is None:
+            p = self.meta_mean.size
+            total = self.total.value()
+            m, h = total[: p * p].reshape(p, p), total[p * p : -1]
+            known = linalg.condition(self.meta_mean, self.factors.meta, m, h)
+            put(self, "_known_mu", known)
+        return known
 
     @property
     def mean(self) -> FloatArray:
@@ -278,15 +283,7 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
     def posterior(self, digest: LinearDigest) -> LinearPosterior:
         """Of theta in a task whose own message is in the total: exact, nothing is subtracted."""
         _, _, design, keep, own, factor = digest
-        return unchecked(
-            LinearPosterior,
-            mu=self._mu,
-            design=design,
-            keep=keep,
-            own=own,
-            spread=factor,
-            noise=self.noise,
-        )
+        return LinearPosterior(self._mu, design, keep, own, factor, self.noise)
 
     def sample(self, rng: Rng) -> FloatArray:
         mu = self._mu

@@ -85,7 +85,8 @@ class LinearStats:
     @property
     def pending_shape(self) -> tuple[int, ...]:
         """Of pulls that were asked for and have no reward yet: their Gram matrix."""
-        return self.gram.shape
+        dim = len(self.moments) - 1
+        return dim, dim
 
     def dwarfed_by(self, out: Self, factor: float) -> bool:
         """Whether so little is left beside what was taken `out` that it is round-off."""

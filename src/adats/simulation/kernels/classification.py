@@ -39,10 +39,11 @@ def classification_task(
     mean, factor, noise = prior
     dim, size = factor.shape
     turned, precision = np.ascontiguousarray(factor.T), 1.0 / (noise * noise)
-    moments, posterior = np.zeros((dim + 1, dim + 1)), no_data(size)
+    moments = np.zeros((dim + 1, dim + 1))
+    columns, diagonal, scale = no_data(size)
     theta, u, x, z = np.empty(dim), np.empty(size), np.empty(size + 1), np.empty(dim + 1)
     for t in range(pulled.size):
-        draw(posterior, rng, u)
+        draw(columns, scale, rng, u)
         theta[:] = mean
         for j in range(size):
             for i in range(dim):
@@ -58,7 +59,7 @@ def classification_task(
         for j in range(size):
             x[j] = dot(turned[j], z[:dim])
         x[size] = z[dim] - dot(mean, z[:dim])
-        rank_one(posterior, x, precision)
+        rank_one(columns, diagonal, scale, x, precision)
     return float(pulled.size), moments
 
 

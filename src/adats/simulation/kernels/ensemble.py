@@ -93,7 +93,7 @@ def linear_ensemble_task(
             arm = first[t, 0]
         else:
             j = pick_by_logs(logs, weights, rng.random())
-            draw((columns[j], diagonal[j], scale[j]), rng, u)
+            draw(columns[j], scale[j], rng, u)
             scores(mean[j], turned[j], u, point)
             scores(zero, across, point, values)
             arm = int(values.argmax())
@@ -104,7 +104,7 @@ def linear_ensemble_task(
             for i in range(size):
                 x[i] = dot(turned[j, i], z[:dim])
             x[size] = y - dot(mean[j], z[:dim])
-            precision = rank_one((columns[j], diagonal[j], scale[j]), x, 1.0 / noise[j] ** 2)
+            precision = rank_one(columns[j], diagonal[j], scale[j], x, 1.0 / noise[j] ** 2)
             logs[j] += 0.5 * (math.log(precision) - precision * x[size] ** 2)
         regret[t], actions[t] = means.max() - means[arm], arm
     return float(regret.size), moments

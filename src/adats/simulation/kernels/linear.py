@@ -33,7 +33,7 @@ def linear_task(
     dim, size = factor.shape
     arms, fixed, precision = features.shape[1], len(features) == 1, 1.0 / (noise * noise)
     moments = np.zeros((dim + 1, dim + 1))
-    posterior = no_data(size)
+    columns, diagonal, scale = no_data(size)
     u, x, z = np.empty(size), np.empty(size + 1), np.empty(dim + 1)
     values, means, base, zero = np.empty(arms), np.empty(arms), np.empty(arms), np.zeros(arms)
     across, turned = np.ascontiguousarray(features[0].T), np.ascontiguousarray(factor.T)
@@ -51,7 +51,7 @@ def linear_task(
         if t < len(first):
             arm = first[t, 0]
         else:
-            draw(posterior, rng, u)
+            draw(columns, scale, rng, u)
             if fixed:
                 scores(base, inner, u, values)
             else:
@@ -69,7 +69,7 @@ def linear_task(
             add_outer(moments, z, 1.0)
             x[:size] = turned @ z[:dim]
         x[size] = y - base[arm]
-        rank_one(posterior, x, precision)
+        rank_one(columns, diagonal, scale, x, precision)
         regret[t], actions[t] = best - means[arm], arm
     for arm in range(arms):
         if counts[arm] > 0.0:
@@ -139,9 +139,8 @@ def no_data(size: int) -> Inner:
 
 
 @compiled
-def draw(posterior: Inner, rng: Rng, u: FloatArray) -> None:
+def draw(columns: FloatArray, scale: FloatArray, rng: Rng, u: FloatArray) -> None:
     """Fill u = L⁻ᵀ (mean row + D^-½ z) with z standard normal."""
-    columns, _, scale = posterior
     size = u.size
     for j in range(size):
         u[j] = columns[j, size] + rng.standard_normal() * scale[j]
@@ -150,13 +149,14 @@ def draw(posterior: Inner, rng: Rng, u: FloatArray) -> None:
 
 
 @compiled
-def rank_one(posterior: Inner, x: FloatArray, precision: float) -> float:
+def rank_one(
+    columns: FloatArray, diagonal: FloatArray, scale: FloatArray, x: FloatArray, precision: float
+) -> float:
     """L D Lᵀ + precision x xᵀ, where the last entry of x is the reward less its prior mean.
 
     Leaves there how far the reward was from its prediction, and returns the precision of that
     prediction; the other entries of x are used up.
     """
-    columns, diagonal, scale = posterior
     size, weight = diagonal.size, precision
     for j in range(size):
         p, old = x[j], diagonal[j]
