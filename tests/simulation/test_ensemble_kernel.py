@@ -140,11 +140,11 @@ def test_a_mixture_of_one_is_that_model():
 def test_update_is_conditioning_with_the_density_of_the_reward():
     rng = np.random.default_rng(5)
     size, noise = 4, 0.6
-    columns, diagonal, scale = posterior = no_data(size)
+    columns, diagonal, scale = no_data(size)
     rows, rewards, logs = rng.normal(size=(9, size)), rng.normal(size=9), 0.0
     for row, y in zip(rows, rewards, strict=True):
         x = np.append(row, y)
-        precision = rank_one(posterior, x, noise**-2)
+        precision = rank_one(columns, diagonal, scale, x, noise**-2)
         logs += 0.5 * (np.log(precision / (2 * np.pi)) - precision * x[-1] ** 2)
     lower = np.eye(size) + np.tril(columns[:, :size].T, -1)
     exact = np.eye(size) + rows.T @ rows / noise**2
