@@ -119,20 +119,20 @@ def check_meta(
         early = _absorbed(meta, messages[:i])
         for others in (early, _absorbed(early, messages[i + 1 :])):
             after = others.absorb(messages[i])
-            told = others.task_prior(design=phi).condition(stats)
+            conditioned = others.task_prior(design=phi).condition(stats)
             gain = after.log_evidence() - others.log_evidence()
-            _same("chain rule of evidence over tasks", gain, told.log_evidence)
+            _same("chain rule of evidence over tasks", gain, conditioned.log_evidence)
             for one in (digest, later, grown):
                 found = _look(after.posterior(one))
-                _alike("posterior = prior, conditioned", found, _look(told.belief))
+                _alike("posterior = prior, conditioned", found, _look(conditioned.belief))
 
     for one in (meta, full):
         means = partial(_mean_given_draw, one, phis[0])
         prior = one.task_prior(design=phis[0])
         _check_draws("prior_given(sample).mean", means, one.sample, prior, draws, seed)
         mu = one.sample(np.random.default_rng(seed))
-        told = one.prior_given(mu, design=phis[0]).condition(tasks[0])
-        _that("prior_given(sample) conditions", np.isfinite(told.log_evidence), told)
+        conditioned = one.prior_given(mu, design=phis[0]).condition(tasks[0])
+        _that("prior_given(sample) conditions", np.isfinite(conditioned.log_evidence), conditioned)
 
 
 def _that(law: str, holds: Any, found: object) -> None:

@@ -53,10 +53,10 @@ def evaluate(
     target = checks.array("target_probabilities", target_probabilities, ndim=1)
     group = np.arange(reward.size) if tasks is None else _numbered(tasks)
     _check(reward, propensity, target, group, method, confidence)
-    told = []
+    doubts = []
     free = (propensity < 1) | (target == 1)
     if not free.all():
-        told.append(
+        doubts.append(
             f"{(~free).sum()} of {free.size} rows are left out: what was certain to be chosen "
             "(forced exploration, a deterministic policy) says nothing about other actions"
         )
@@ -77,27 +77,27 @@ def evaluate(
     beyond = float(ndtri(level)) ** 2 / 3 * float(np.abs(residual).max())
     half = float(stdtrit(count - 1, level)) * se + beyond
     effective = float(weight.sum() ** 2 / (weight @ weight))
-    told += _doubts(weight, effective, float(propensity.min()))
-    for text in told:
+    doubts += _doubts(weight, effective, float(propensity.min()))
+    for text in doubts:
         warnings.warn(text, stacklevel=2)
-    return Estimate(value, value - half, value + half, se, effective, weight.size, tuple(told))
+    return Estimate(value, value - half, value + half, se, effective, weight.size, tuple(doubts))
 
 
 def _doubts(weight: FloatArray, effective: float, least: float) -> list[str]:
-    told = []
+    doubts = []
     if effective < FEW * weight.size:
-        told.append(
+        doubts.append(
             f"{weight.size} rows are worth {effective:.1f}: propensities go down to {least:.1e}, "
             f"weights up to {weight.max():.3g}, so the interval may be too narrow; a floor under "
             "the propensities of the log would help"
         )
     mean, se = weight.mean(), weight.std() / np.sqrt(weight.size)
     if abs(mean - 1) > FAR * se + checks.ROUND_OFF:
-        told.append(
+        doubts.append(
             f"the weights average {mean:.3g} and should average 1: the log hardly ever takes some "
             "action of the policy, or the propensities are not those of the log"
         )
-    return told
+    return doubts
 
 
 def _check(

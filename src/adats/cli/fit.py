@@ -107,8 +107,8 @@ def _statistics(
     log = logs.read_log(sources)
     if columns["features"] is not None:
         columns = columns | {"features": logs.feature_names(columns["features"], log.columns)}
-    told = logs.statistics(log, model=model, on_bad=on_bad, **columns)
-    return told.table, Source(log, columns, told.dropped)
+    found = logs.statistics(log, model=model, on_bad=on_bad, **columns)
+    return found.table, Source(log, columns, found.dropped)
 
 
 def _is_statistics(path: str) -> bool:

@@ -110,7 +110,7 @@ def gaussian_learn(
     high, low = high.copy(), low.copy()
     mean, variance = np.empty(arms), np.empty(arms)
     for i in range(arms):
-        told = _arm_digest(
+        parts = _arm_digest(
             table[0, i],
             table[1, i],
             table[2, i],
@@ -121,7 +121,7 @@ def gaussian_learn(
         )
         for k in range(3):
             j = k * arms + i
-            high[j], lost = _two_sum(high[j], told[k])
+            high[j], lost = _two_sum(high[j], parts[k])
             low[j] += lost
         m, h = high[i] + low[i], high[arms + i] + low[arms + i]
         mean[i], variance[i] = _meta_posterior(meta_mean[i], meta_variance[i], m, h)

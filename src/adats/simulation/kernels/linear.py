@@ -88,7 +88,7 @@ def linear_index_task(
 
     A pull of x changes the mean of arm a by aᵀΣx/(σ² + xᵀΣx) times the surprise, and its
     variance by -(aᵀΣx)²/(σ² + xᵀΣx). With a delay, variances know pulls as they are asked for
-    (`ahead`), means as they are told.
+    (`ahead`), means as rewards come.
     """
     mean, factor, noise = prior
     theta, first, draws, regret, actions = world
@@ -111,14 +111,14 @@ def linear_index_task(
             level = levels[t]
             arm = index_arm(number, level, rounds - t, counted, precision, centre, variance, bounds)
         regret[t], actions[t] = best - means[arm], arm
-        told = actions[t - delay] if t >= delay else -1
-        if told >= 0:
-            y = means[told] + noise * draws[t - delay]
-            counts[told] += 1.0
-            totals[told] += y
+        rewarded = actions[t - delay] if t >= delay else -1
+        if rewarded >= 0:
+            y = means[rewarded] + noise * draws[t - delay]
+            counts[rewarded] += 1.0
+            totals[rewarded] += y
             squares += y * y
-            share = _pulled(cov, rows, told, noise, moved, gains)
-            surprise = (y - centre[told]) * share
+            share = _pulled(cov, rows, rewarded, noise, moved, gains)
+            surprise = (y - centre[rewarded]) * share
             for k in range(arms):
                 centre[k] += gains[k] * surprise
         if delay > 0:
