@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from adats.agents import agent_files
 from adats.agents.agent_files import AgentState
@@ -37,7 +38,7 @@ class Agent:
         *,
         seed: int | np.random.SeedSequence,
         oracle: Oracle | None = None,
-        features: Any = None,
+        features: ArrayLike | None = None,
         arms: Sequence[Arm] | None = None,
         explore_first: bool = False,
         policy: Policy | str = "ts",
@@ -112,9 +113,9 @@ class Agent:
         self,
         task: Task,
         *,
-        features: Any = None,
+        features: ArrayLike | None = None,
         allowed: Iterable[Arm] | None = None,
-        design: Any = None,
+        design: ArrayLike | None = None,
         horizon: int | None = None,
         propensities: bool = False,
     ) -> Decision:
@@ -171,8 +172,8 @@ class Agent:
         reward: Any,
         task: Task | None = None,
         action: Any = None,
-        features: Any = None,
-        design: Any = None,
+        features: ArrayLike | None = None,
+        design: ArrayLike | None = None,
     ) -> None:
         """Learn from a reward: of a decision, or of a task, an action and its features in a log.
 
@@ -212,7 +213,7 @@ class Agent:
         self._book.delete(task_name(task))
 
     def add_arm(
-        self, name: Arm | None = None, *, like: Arm | None = None, features: Any = None
+        self, name: Arm | None = None, *, like: Arm | None = None, features: ArrayLike | None = None
     ) -> None:
         """A new arm: with the prior of the arm `like`, or with a row of fixed features."""
         self._setup, self._meta = self._setup.with_arm(self._meta, name, like, features)

@@ -1,6 +1,6 @@
 """How a task gets its prior: all that AdaTS and its baselines differ in (paper, Section 5)."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from adats.agents.task_state import TaskState
 from adats.models.core import checks
@@ -73,12 +73,12 @@ class Drawn(PriorSource):
 
     def check(self, meta: MetaBelief, state: TaskState | None = None) -> None:
         if state is not None:
-            meta.prior_given(state.mu, design=state.design)
+            self.prior(meta, state.mu, state.design)
 
     def prior(
         self, meta: MetaBelief, mu: FloatArray | None, design: FloatArray | None = None
     ) -> Any:
-        return meta.prior_given(mu, design=design)
+        return meta.prior_given(cast(FloatArray, mu), design=design)
 
     def grown_draw(self, meta: MetaBelief, mu: FloatArray | None, rng: Rng) -> FloatArray | None:
         """The part for the new arm is drawn now, from its marginal."""

@@ -4,9 +4,10 @@ With independent arms the chance that arm k is best is ∫ f_k(x) Π_{j≠k} F_j
 work out. Linear models and sets of arms are counted over draws.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from adats.agents.oracles import BestArm, BestRow, Oracle
 from adats.models.core import checks
@@ -31,7 +32,7 @@ def propensities(
     belief: Belief,
     *,
     oracle: Oracle | None = None,
-    features: Any = None,
+    features: ArrayLike | None = None,
     allowed: BoolArray | None = None,
     rng: Rng | None = None,
     draws: int = 1000,

@@ -7,6 +7,7 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from adats.agents.arms import Arms, feature_rows
 from adats.agents.choice import Action, Choice, Holdout, Rule, choose
@@ -205,7 +206,7 @@ def make_setup(
     meta: MetaBelief,
     source: PriorSource,
     oracle: Oracle | None = None,
-    features: Any = None,
+    features: ArrayLike | None = None,
     arms: Sequence[Arm] | None = None,
     explore_first: bool = False,
     policy: Policy | str = "ts",

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 from urllib.parse import quote, urlsplit
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from adats.agents.arms import feature_rows
 from adats.agents.decision import Decision
@@ -60,7 +61,7 @@ class Client:
         self,
         task: Task,
         *,
-        features: Any = None,
+        features: ArrayLike | None = None,
         allowed: Iterable[Arm] | None = None,
         horizon: int | None = None,
         decision_id: str | None = None,

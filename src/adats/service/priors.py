@@ -96,15 +96,23 @@ def _given(spec: ExperimentSpec, given: GivenPrior) -> MetaBelief:
 
 def _gaussian(spec: ExperimentSpec, given: GivenPrior) -> MetaBelief:
     mean = np.broadcast_to(checks.array("mean", given.mean), (_count(spec),))
-    scales = {"task_scale": given.task_scale, "noise": spec.noise}
-    return GaussianMeta(mean, given.scale, **scales, arms=_names(spec))
+    scale, task_scale, noise = (
+        checks.array(name, value)
+        for name, value in (
+            ("scale", given.scale),
+            ("task_scale", given.task_scale),
+            ("noise", spec.noise),
+        )
+    )
+    return GaussianMeta(mean, scale, task_scale=task_scale, noise=noise, arms=_names(spec))
 
 
 def _linear(spec: ExperimentSpec, given: GivenPrior) -> MetaBelief:
     mean = np.broadcast_to(checks.array("mean", given.mean), (spec.dim or 0,))
     if not isinstance(spec.noise, float | int):
         raise Invalid("noise", "a linear model has one noise")
-    return LinearMeta(mean, given.cov, task_cov=given.task_cov, noise=spec.noise)
+    cov, task_cov = checks.array("cov", given.cov), checks.array("task_cov", given.task_cov)
+    return LinearMeta(mean, cov, task_cov=task_cov, noise=spec.noise)
 
 
 def _binary(spec: ExperimentSpec, given: GivenPrior) -> MetaBelief:

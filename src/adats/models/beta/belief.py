@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import betainc, betaincinv, betaln, expit, log_expit, ndtr
 
 from adats.models.beta.stats import BinaryStats
@@ -30,7 +31,7 @@ class BetaArms(ProductArms):
     PARAMETERS: ClassVar[tuple[str, ...]] = ("alpha", "beta")
     STATS: ClassVar[type[ArmStats]] = BinaryStats
 
-    def __init__(self, alpha: Any, beta: Any) -> None:
+    def __init__(self, alpha: ArrayLike, beta: ArrayLike) -> None:
         fill(self, alpha=checks.positive("alpha", alpha), beta=checks.positive("beta", beta))
         self._settle()
 

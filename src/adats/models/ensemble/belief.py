@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from adats.models.core import checks
@@ -22,7 +23,7 @@ class BeliefMixture(BeliefBase):
     log_weights: FloatArray
     beliefs: Sequence[Belief]
 
-    def __init__(self, weights: Any, beliefs: Sequence[Belief]) -> None:
+    def __init__(self, weights: ArrayLike, beliefs: Sequence[Belief]) -> None:
         checked = checks.weights("weights", weights)
         if checked.shape != (len(beliefs),):
             raise ValueError(f"{len(beliefs)} beliefs need as many weights, got {checked.shape}")

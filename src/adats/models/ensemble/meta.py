@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from adats.models.core import checks
@@ -57,7 +58,7 @@ class ModelMixture(MetaBase[Any, ModelDigest]):
     log_weights: FloatArray
     models: tuple[MetaBelief, ...]
 
-    def __init__(self, weights: Any, models: Sequence[MetaBelief]) -> None:
+    def __init__(self, weights: ArrayLike, models: Sequence[MetaBelief]) -> None:
         checked = checks.weights("weights", weights)
         if checked.shape != (len(models),):
             raise ValueError(f"{len(models)} models need as many weights, got {checked.shape}")
@@ -189,7 +190,7 @@ class ModelMixture(MetaBase[Any, ModelDigest]):
         index = int(draw(self.weights[:, None], rng)[0])
         return np.append(float(index), self.models[index].sample(rng))
 
-    def prior_given(self, mu: Any, *, design: FloatArray | None = None) -> Belief:
+    def prior_given(self, mu: ArrayLike, *, design: FloatArray | None = None) -> Belief:
         """The task prior of model mu[0] at its meta-parameter mu[1:]."""
         values = checks.array("mu", mu, ndim=1)
         if not (values.size and values[0] in range(len(self.models))):

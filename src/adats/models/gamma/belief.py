@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import gammainc, gammaincc, gammainccinv, gammaincinv, gammaln, ndtr
 
 from adats.models.core import checks
@@ -25,7 +26,7 @@ class _GammaArms(ProductArms):
     rate: FloatArray
     PARAMETERS: ClassVar[tuple[str, ...]] = ("shape", "rate")
 
-    def __init__(self, shape: Any, rate: Any) -> None:
+    def __init__(self, shape: ArrayLike, rate: ArrayLike) -> None:
         fill(self, shape=checks.positive("shape", shape), rate=checks.positive("rate", rate))
         self._settle()
 

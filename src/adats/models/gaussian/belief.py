@@ -5,19 +5,20 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
 from adats.models.core import checks
 from adats.models.core.frozen import fill, put
 from adats.models.core.product import ProductArms
 from adats.models.core.quadrature import Density
-from adats.models.core.types import FloatArray, IntArray, Rng
+from adats.models.core.types import FloatArray, IntArray, N, Rng
 from adats.models.gaussian.chances import best_gaussian, chance_gaussian
 
 LOG_2PI = math.log(2 * math.pi)
 
 
-def posterior_of_arm(mean: Any, ratio: Any, count: Any, total: Any) -> tuple[Any, Any]:
+def posterior_of_arm(mean: N, ratio: N, count: N, total: N) -> tuple[N, N]:
     """The mean after `count` rewards that sum to `total`, and the part of the variance left.
 
     `ratio` is scale² / noise². Of floats or arrays, and as compiled.
@@ -44,7 +45,7 @@ class GaussianArms(ProductArms):
     MODEL: ClassVar[str] = "gaussian-mixture"
     PARAMETERS: ClassVar[tuple[str, ...]] = ("mean", "scale", "noise")
 
-    def __init__(self, mean: Any, scale: Any, noise: Any) -> None:
+    def __init__(self, mean: ArrayLike, scale: ArrayLike, noise: ArrayLike) -> None:
         fill(
             self,
             mean=checks.array("mean", mean),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from adats.models.core import checks
 from adats.models.core.errors import InvalidValue
@@ -16,7 +17,7 @@ from adats.models.core.names import arm_names, grown_names, no_design
 from adats.models.core.registry import register
 from adats.models.core.stats import ArmStats
 from adats.models.core.sums import Sum, two_sum
-from adats.models.core.types import Arm, FloatArray, Rng
+from adats.models.core.types import Arm, FloatArray, N, Rng
 from adats.models.gaussian.belief import LOG_2PI, GaussianArms
 
 
@@ -49,7 +50,7 @@ def arm_digest(
     return m, h, -0.5 * (count * log_noise + math.log(grown) + fit), 1.0 / grown
 
 
-def meta_posterior(mu_q: Any, width: Any, m: Any, h: Any) -> tuple[Any, Any]:
+def meta_posterior(mu_q: N, width: N, m: N, h: N) -> tuple[N, N]:
     """Mean and variance of mu, whose meta-prior is N(mu_q, width), from the sums of M and h.
 
     Of floats or arrays, and as compiled.
@@ -112,11 +113,11 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
 
     def __init__(
         self,
-        mean: Any,
-        scale: Any,
+        mean: ArrayLike,
+        scale: ArrayLike,
         *,
-        task_scale: Any,
-        noise: Any,
+        task_scale: ArrayLike,
+        noise: ArrayLike,
         arms: Sequence[Arm] | None = None,
     ) -> None:
         names = arm_names(arms)
@@ -274,7 +275,7 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
         mean, variance = self._mu
         return mean + np.sqrt(variance) * rng.standard_normal(mean.size)
 
-    def prior_given(self, mu: Any, *, design: FloatArray | None = None) -> GaussianArms:
+    def prior_given(self, mu: ArrayLike, *, design: FloatArray | None = None) -> GaussianArms:
         """P(·; mu): the task prior if mu were known."""
         no_design(design)
         mu = checks.array("mu", mu)

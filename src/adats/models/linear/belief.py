@@ -1,9 +1,10 @@
 """Linear model with Gaussian rewards (paper, Section 3.2)."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from adats.models.core import checks, linalg
 from adats.models.core.belief import BeliefBase
@@ -79,7 +80,7 @@ class LinearBelief(_Linear):
     factor: FloatArray
     noise: float
 
-    def __init__(self, mean: Any, cov: Any, noise: Any) -> None:
+    def __init__(self, mean: ArrayLike, cov: ArrayLike, noise: ArrayLike) -> None:
         mean = checks.array("mean", mean, ndim=1)
         factor = linalg.psd_factor(checks.covariance("cov", cov, len(mean)))
         noise = float(checks.positive("noise", checks.number("noise", noise)))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from adats.models.core import checks, linalg
 from adats.models.core.errors import InvalidValue
@@ -94,7 +95,13 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
     _known_mu: ClassVar[linalg.Gaussian | None] = None  # of an object, once asked for
 
     def __init__(
-        self, mean: Any, cov: Any, *, task_cov: Any, noise: Any, design: Any = None
+        self,
+        mean: ArrayLike,
+        cov: ArrayLike,
+        *,
+        task_cov: ArrayLike,
+        noise: ArrayLike,
+        design: ArrayLike | None = None,
     ) -> None:
         mean = checks.array("mean", mean, ndim=1)
         p = mean.size
@@ -289,7 +296,7 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
         mu = self._mu
         return mu.sample(rng.standard_normal(len(mu.half)))
 
-    def prior_given(self, mu: Any, *, design: FloatArray | None = None) -> LinearBelief:
+    def prior_given(self, mu: ArrayLike, *, design: FloatArray | None = None) -> LinearBelief:
         """P(·; mu): the task prior if mu were known."""
         phi, spread, dim = self._structure(design)
         mu = checks.array("mu", mu)

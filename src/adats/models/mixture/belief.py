@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from adats.models.core import checks
@@ -28,7 +29,7 @@ class MixtureArms(BeliefBase):
     log_weights: FloatArray
     components: ProductArms
 
-    def __init__(self, weights: Any, beliefs: Sequence[ProductArms] | ProductArms) -> None:
+    def __init__(self, weights: ArrayLike, beliefs: Sequence[ProductArms] | ProductArms) -> None:
         components = stacked(beliefs)
         log_weights = log_of(candidate_weights(weights, components))
         fill(self, log_weights=log_weights, components=components)
@@ -112,7 +113,7 @@ def stacked(beliefs: Sequence[ProductArms] | ProductArms) -> ProductArms:
     return kind.stack(beliefs)
 
 
-def candidate_weights(weights: Any, components: ProductArms) -> FloatArray:
+def candidate_weights(weights: ArrayLike, components: ProductArms) -> FloatArray:
     """Checked weights of shape (candidates, 1) or (candidates, arms)."""
     result = checks.weights("weights", weights, ndim=(1, 2))
     candidates, arms = components.parameters()[0].shape

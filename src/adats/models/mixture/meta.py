@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from adats.models.core import checks
@@ -53,7 +54,7 @@ class MixtureMeta(MetaBase[ArmStats, MixtureDigest]):
 
     def __init__(
         self,
-        weights: Any,
+        weights: ArrayLike,
         priors: Sequence[ProductArms] | ProductArms,
         *,
         arms: Sequence[Arm] | None = None,
@@ -161,7 +162,7 @@ class MixtureMeta(MetaBase[ArmStats, MixtureDigest]):
         """The index of a candidate; or one for each arm, if they are separate."""
         return draw(softmax(self._log_posterior()), rng).astype(np.float64)
 
-    def prior_given(self, mu: Any, *, design: FloatArray | None = None) -> ProductArms:
+    def prior_given(self, mu: ArrayLike, *, design: FloatArray | None = None) -> ProductArms:
         """P(·; j) for the candidate j = mu; or, from an array, one for each arm."""
         no_design(design)
         value = checks.array("mu", mu)

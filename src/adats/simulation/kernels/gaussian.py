@@ -1,6 +1,7 @@
 """Gaussian arms."""
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from adats.simulation.kernels.indices import index_arm
 from adats.simulation.kernels.registry import TS, Task
 
 ArmPrior = tuple[FloatArray, FloatArray, FloatArray]  # mean, scale and noise of every arm
-posterior = inlined(posterior_of_arm)
+posterior: Any = inlined(posterior_of_arm)
 _arm_digest = compiled(arm_digest)
 _meta_posterior = inlined(meta_posterior)
 _two_sum = compiled(two_sum)

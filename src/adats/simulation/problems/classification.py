@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from adats.models import LinearMeta
 from adats.models.core import checks
@@ -48,7 +49,7 @@ class ClassificationProblem(BuiltInProblem[LinearMeta]):
     labels: IntArray
     positive: int
     mu: Any
-    task_cov: Any
+    task_cov: ArrayLike
     arms: int = 30
     sure: bool = False
     meta_scale: float = 1.0

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import pdtrik
 
 from adats.models import MixtureMeta
@@ -36,7 +37,7 @@ class MixtureProblem(BuiltInProblem[MixtureMeta]):
     mu: Any  # a fixed index (or one an arm), or None to draw it in every run
 
     def __init__(
-        self, weights: Any, priors: Sequence[ProductArms] | ProductArms, mu: Any = None
+        self, weights: ArrayLike, priors: Sequence[ProductArms] | ProductArms, mu: Any = None
     ) -> None:
         meta = MixtureMeta(weights, priors)
         if meta.model not in REWARDS:
