@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from adats.service import keys
 from adats.service.errors import Conflict, Invalid, NotFound, Unauthorized, status_of
-from adats.service.http.access import AccessControl
+from adats.service.http.endpoint import AccessControl
 from adats.service.http.operations import LARGEST_BODY, LARGEST_SPEC, OPERATIONS
 from adats.service.messages import DecisionRequest, NewArm, RewardRequest
 from adats.service.stores.sqlite import SQLiteKeys

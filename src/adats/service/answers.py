@@ -8,7 +8,6 @@ import numpy as np
 from adats.models.core.types import Arm, FloatArray
 from adats.models.prior_files import prior_to_dict
 from adats.service.messages import (
-    DecisionResult,
     ExperimentInfo,
     PriorBelief,
     PriorBeliefPart,
@@ -16,20 +15,6 @@ from adats.service.messages import (
     TaskBeliefPart,
 )
 from adats.service.served_experiment import ServedExperiment
-from adats.service.stores.interface import DecisionRow
-
-
-def decision_result(row: DecisionRow) -> DecisionResult:
-    return DecisionResult(
-        decision_id=row.decision_id,
-        task=row.task,
-        action=row.action,
-        propensity=row.propensity,
-        state_version=row.state_version,
-        prior_version=row.prior_version,
-        time=row.time,
-        holdout=bool(row.holdout),
-    )
 
 
 def experiment_info(name: str, served: ServedExperiment) -> ExperimentInfo:

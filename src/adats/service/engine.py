@@ -141,10 +141,10 @@ class Engine:
             if known is not None:
                 if known.task != request.task:
                     raise Conflict(f"decision_id {decision_id!r} was made for task {known.task!r}")
-                return answers.decision_result(known)
+                return _decision_result(known)
         row = self.choose(served, decision_id, request)
         self.add_decision(served, row)
-        return answers.decision_result(row)
+        return _decision_result(row)
 
     def _new_id(self) -> str:
         """Sorted by time, so that the store's index grows at its end."""
@@ -362,3 +362,16 @@ def _other_fields(request: DecisionRequest) -> str | None:
     fields = {name: getattr(request, name) for name in ("features", "allowed", "horizon")}
     given = {name: value for name, value in fields.items() if value is not None}
     return msgspec.json.encode(given).decode() if given else None
+
+
+def _decision_result(row: DecisionRow) -> DecisionResult:
+    return DecisionResult(
+        decision_id=row.decision_id,
+        task=row.task,
+        action=row.action,
+        propensity=row.propensity,
+        state_version=row.state_version,
+        prior_version=row.prior_version,
+        time=row.time,
+        holdout=bool(row.holdout),
+    )

@@ -17,9 +17,9 @@ from adats.service.engine import Engine
 from adats.service.errors import DamagedStore, Invalid, NotFound, StoreError, status_of, text_of
 from adats.service.field_types import MOST_ARMS
 from adats.service.http import openapi
-from adats.service.http.access import AccessControl
 from adats.service.http.docs_page import page
 from adats.service.http.endpoint import (
+    AccessControl,
     Endpoint,
     MethodRouter,
     RawBody,

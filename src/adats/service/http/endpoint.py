@@ -1,22 +1,41 @@
 """Between ASGI and the operations: who asks, what exactly, and how the answer looks."""
 
+import json
 import logging
+import math
+import re
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
 from starlette.concurrency import iterate_in_threadpool
 from starlette.types import Receive, Scope, Send
 
-from adats.service.errors import FAULT, ServiceError, status_of, text_of
-from adats.service.http.access import AccessControl
-from adats.service.http.body import BodyReader
+from adats.service.errors import (
+    FAULT,
+    CutOff,
+    Forbidden,
+    Invalid,
+    NotJson,
+    ServiceError,
+    TooLarge,
+    Unauthorized,
+    status_of,
+    text_of,
+)
 from adats.service.http.metrics import Metrics
 from adats.service.http.operations import Operation
+from adats.service.keys import OPEN_TENANT, ApiKeys
 from adats.service.messages import Error
 
+T = TypeVar("T")
+Json = dict[str, "Json"] | list["Json"] | str | float | bool | None
+
+LONGEST_TEXT = 300  # characters of what was sent, in an error
+_WHERE = re.compile(r"(.*?)(?: - at `\$\.?([^`]*)`)?", re.DOTALL)
+_FIELD = re.compile(r"Object (?:contains unknown|missing required) field `(.*)`", re.DOTALL)
 Headers = tuple[tuple[bytes, bytes], ...]
 
 RETRY: Headers = ((b"retry-after", b"1"),)
@@ -26,8 +45,139 @@ MORE_HEADERS: dict[int, Headers] = {
     503: RETRY,
 }
 
+NOBODY = ""  # the tenant of requests that are open to everybody
+
 log = logging.getLogger("adats.service")
 encode = msgspec.json.Encoder().encode
+
+
+# who asks
+
+
+class AccessControl:
+    """Who may come in.
+
+    With keys: who has one. Without: everybody on this machine, so requests have to be addressed
+    to it by one of its `hosts`; a page of another site would use a name of its own. Once there
+    were keys, or if there are no such hosts, no request comes in without one.
+    """
+
+    def __init__(self, keys: ApiKeys, hosts: tuple[str, ...] | None) -> None:
+        self._hosts = hosts
+        self._last_host: bytes | None = None  # that was good
+        self._needs_key = hosts is None
+        self.renew(keys)
+
+    def renew(self, keys: ApiKeys) -> None:
+        self._keys = keys
+        self._needs_key = self._needs_key or len(keys) > 0
+
+    def tenant(self, headers: dict[bytes, bytes], operation: Operation) -> str:
+        """Whose experiments the request is about; it raises if it may not do this operation."""
+        if operation.open:
+            return NOBODY
+        if not self._needs_key:
+            self._check_host(headers.get(b"host", b""))
+            return OPEN_TENANT
+        scheme, _, key = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+        access = self._keys.access(key if scheme.lower() == "bearer" else None)
+        if access is None:
+            raise Unauthorized("give a valid key: Authorization: Bearer adats_…")
+        if operation.write and not access.write:
+            raise Forbidden("this key may only read")
+        return access.tenant
+
+    def _check_host(self, host: bytes) -> None:
+        if host == self._last_host:
+            return
+        name, _, port = host.decode("latin-1").rpartition(":")
+        if not port.isdecimal():
+            name = host.decode("latin-1")
+        if self._hosts is None or name.lower() not in self._hosts:
+            own = " or ".join(dict.fromkeys(self._hosts or ()))
+            raise Forbidden(f"without keys, address this service as {own}, not {name}")
+        self._last_host = host
+
+
+# what exactly
+
+
+class BodyReader(Generic[T]):
+    """Reads bodies of one type, and of some size at most."""
+
+    def __init__(self, kind: type[T], largest: int) -> None:
+        self._decoder = msgspec.json.Decoder(kind)
+        self._largest = largest
+
+    async def read(self, headers: dict[bytes, bytes], receive: Receive) -> T:
+        kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
+        if kind != b"application/json":  # which a page of another site cannot send unasked
+            raise NotJson("send JSON, with Content-Type: application/json")
+        parts, size = [], 0
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise CutOff("the request was cut off")
+            part = message.get("body", b"")
+            size += len(part)
+            if size > self._largest:
+                raise TooLarge(f"the body has more than {self._largest:,} bytes")
+            parts.append(part)
+            if not message.get("more_body"):
+                return self._decode(b"".join(parts))
+
+    def _decode(self, body: bytes) -> T:
+        """The body as its type, or `Invalid` with the field."""
+        try:
+            return self._decoder.decode(body)
+        except msgspec.ValidationError as error:
+            raise _explained(str(error)) from None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            found = _not_finite(body)
+            if found is not None:
+                raise Invalid(found, "numbers must be finite") from None
+            raise Invalid(None, f"the body is not JSON: {error}") from None
+
+
+def _explained(error: str) -> Invalid:
+    """What is wrong, and in which field, out of "… - at `$.rewards[1].reward`"."""
+    found = _WHERE.fullmatch(error)
+    what, where = (error, "") if found is None else found.groups(default="")
+    named = _FIELD.fullmatch(what)
+    field = ".".join(part for part in (where, named and named[1]) if part)
+    return Invalid(_short(field) or None, _short(what))
+
+
+def _short(text: str) -> str:
+    """Names in a body may be as long as it is."""
+    return text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT] + "…"
+
+
+def _not_finite(body: bytes) -> str | None:
+    """Where NaN or an infinity is, in what is JSON but for that."""
+    try:
+        found = _search(json.loads(body)).removeprefix(".")
+    except (ValueError, RecursionError):
+        return None
+    return _short(found.encode("utf-8", "replace").decode()) or None
+
+
+def _search(value: Json) -> str:
+    """The path to the first such number, such as `.rewards[1].reward`; empty if there is none."""
+    parts: Iterable[tuple[str, Json]] = ()
+    if isinstance(value, dict):
+        parts = ((f".{key}", part) for key, part in value.items())
+    elif isinstance(value, list):
+        parts = ((f"[{i}]", part) for i, part in enumerate(value))
+    for name, part in parts:
+        if isinstance(part, float) and not math.isfinite(part):
+            return name
+        if found := _search(part):
+            return name + found
+    return ""
+
+
+# how the answer looks
 
 
 class Request(NamedTuple):
