@@ -2,9 +2,14 @@
 
 from typing import Any, ClassVar, cast
 
+from numpy.typing import ArrayLike
+
 from adats.agents.task_state import TaskState
 from adats.models.core import checks
 from adats.models.core.types import Arm, Belief, FloatArray, MetaBelief, Rng
+
+Mu = FloatArray | None  # what was drawn for a task, if anything
+Design = FloatArray | None
 
 
 class PriorSource:
@@ -15,24 +20,12 @@ class PriorSource:
 
     LEARNS: ClassVar[bool] = True
 
-    def draw(self, meta: MetaBelief, rng: Rng) -> FloatArray | None:  # noqa: ARG002
+    def draw(self, meta: MetaBelief, rng: Rng) -> Mu:  # noqa: ARG002
         return None
 
-    def prior(
-        self,
-        meta: MetaBelief,
-        mu: FloatArray | None,  # noqa: ARG002
-        design: FloatArray | None = None,
-    ) -> Any:
+    def prior(self, meta: MetaBelief, mu: Mu, design: Design = None) -> Any:  # noqa: ARG002
         """Of a task for which mu was drawn."""
         return meta.task_prior(design=design)
-
-    def arrays(self) -> dict[str, FloatArray]:
-        """What a file has to keep of it."""
-        return {}
-
-    def check(self, meta: MetaBelief, state: TaskState | None = None) -> None:
-        """Raise unless this, and what was drawn for a task, fits the model."""
 
     def posterior(self, meta: MetaBelief, state: TaskState) -> Any:
         """Of theta in a task, from all data that is used."""
@@ -42,14 +35,16 @@ class PriorSource:
     def with_arm(self, meta: MetaBelief, name: Arm | None, like: int) -> MetaBelief:
         return meta.with_arm(name, like)
 
-    def grown_draw(
-        self,
-        meta: MetaBelief,  # noqa: ARG002
-        mu: FloatArray | None,
-        rng: Rng,  # noqa: ARG002
-    ) -> FloatArray | None:
+    def grown_draw(self, meta: MetaBelief, mu: Mu, rng: Rng) -> Mu:  # noqa: ARG002
         """What was drawn for a task, after an arm was added."""
         return mu
+
+    def arrays(self) -> dict[str, FloatArray]:
+        """What a file has to keep of it."""
+        return {}
+
+    def check(self, meta: MetaBelief, state: TaskState | None = None) -> None:
+        """Raise unless this, and what was drawn for a task, fits the model."""
 
 
 class Marginal(PriorSource):
@@ -68,21 +63,19 @@ class Fixed(PriorSource):
 class Drawn(PriorSource):
     """MetaTS: P(·; mũ) with mũ drawn once a task from the meta-posterior, then kept."""
 
-    def draw(self, meta: MetaBelief, rng: Rng) -> FloatArray | None:
+    def draw(self, meta: MetaBelief, rng: Rng) -> Mu:
         return meta.sample(rng)
+
+    def prior(self, meta: MetaBelief, mu: Mu, design: Design = None) -> Any:
+        return meta.prior_given(cast(FloatArray, mu), design=design)
+
+    def grown_draw(self, meta: MetaBelief, mu: Mu, rng: Rng) -> Mu:
+        """The part for the new arm is drawn now, from its marginal."""
+        return None if mu is None else meta.grown_draw(mu, rng)
 
     def check(self, meta: MetaBelief, state: TaskState | None = None) -> None:
         if state is not None:
             self.prior(meta, state.mu, state.design)
-
-    def prior(
-        self, meta: MetaBelief, mu: FloatArray | None, design: FloatArray | None = None
-    ) -> Any:
-        return meta.prior_given(cast(FloatArray, mu), design=design)
-
-    def grown_draw(self, meta: MetaBelief, mu: FloatArray | None, rng: Rng) -> FloatArray | None:
-        """The part for the new arm is drawn now, from its marginal."""
-        return None if mu is None else meta.grown_draw(mu, rng)
 
 
 class Known(PriorSource):
@@ -90,8 +83,14 @@ class Known(PriorSource):
 
     LEARNS: ClassVar[bool] = False
 
-    def __init__(self, mu: Any) -> None:
+    def __init__(self, mu: ArrayLike) -> None:
         self.mu = checks.array("mu", mu)
+
+    def prior(self, meta: MetaBelief, mu: Mu, design: Design = None) -> Any:  # noqa: ARG002
+        return meta.prior_given(self.mu, design=design)
+
+    def with_arm(self, meta: MetaBelief, name: Arm | None, like: int) -> MetaBelief:  # noqa: ARG002
+        raise ValueError("OracleTS was told mu for its arms; make a new one for more arms")
 
     def arrays(self) -> dict[str, FloatArray]:
         return {"mu_star": self.mu}
@@ -99,14 +98,3 @@ class Known(PriorSource):
     def check(self, meta: MetaBelief, state: TaskState | None = None) -> None:
         if state is None:
             meta.prior_given(self.mu)
-
-    def prior(
-        self,
-        meta: MetaBelief,
-        mu: FloatArray | None,  # noqa: ARG002
-        design: FloatArray | None = None,
-    ) -> Any:
-        return meta.prior_given(self.mu, design=design)
-
-    def with_arm(self, meta: MetaBelief, name: Arm | None, like: int) -> MetaBelief:  # noqa: ARG002
-        raise ValueError("OracleTS was told mu for its arms; make a new one for more arms")
