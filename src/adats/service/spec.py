@@ -112,7 +112,7 @@ class ExperimentSpec(Struct, forbid_unknown_fields=True, omit_defaults=True, fro
 
     model: Annotated[
         Name,
-        Meta(extra_json_schema={"enum": list(MODELS)}),
+        Meta(extra_json_schema={"enum": sorted(MODELS)}),
         doc(
             "Rewards are numbers (gaussian), numbers that depend on features (linear), 0 or 1 "
             "(binary), 0, 1, 2, … (count), or a number for each of several arms (semi-bandit)."

@@ -205,7 +205,7 @@ def _limits(schema: Json, *, usual: bool) -> list[str]:
         low, high = part.get("minimum", part.get("exclusiveMinimum")), part.get("maximum")
         if high is not None and high <= 1e12:
             found.append(f"{low:,g} to {high:,.0f}")
-        if "maxLength" in part and "arm" not in _kind(schema):
+        if "maxLength" in part and "enum" not in part and "arm" not in _kind(schema):
             found.append(f"1 to {part['maxLength']} characters")
         if "maxItems" in part:
             found.append(f"up to {part['maxItems']:,}")
