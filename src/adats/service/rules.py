@@ -9,7 +9,7 @@ from adats.service.spec import ExperimentSpec
 from adats.service.stores.interface import DecisionRow, Reward, RewardRow
 
 
-class Outcome(NamedTuple):
+class RewardOutcome(NamedTuple):
     status: RewardStatus
     decision: DecisionRow | None = None  # as it is now; None: nothing has changed
 
@@ -41,20 +41,20 @@ def receive(
     reward_id: str | None,
     spec: ExperimentSpec,
     now: float,
-) -> Outcome:
+) -> RewardOutcome:
     """A reward for a decision. One whose window is over must have been settled before."""
     if _is_again(earlier, reward, reward_id, spec):
-        return Outcome("duplicate")
+        return RewardOutcome("duplicate")
     received = decision._replace(received=decision.received + 1)
     late = is_late(decision, spec, now)
     if late and spec.late == "ignore":
-        return Outcome("late", received)
+        return RewardOutcome("late", received)
     amount = reward
     if spec.several == "sum" and decision.reward is not None:
         amount = _plus(decision.reward, reward)
     if spec.apply == "at_window_end" and not late:
-        return Outcome("held", received._replace(reward=amount))
-    return Outcome("counted", received._replace(reward=amount, counted=amount, due=None))
+        return RewardOutcome("held", received._replace(reward=amount))
+    return RewardOutcome("counted", received._replace(reward=amount, counted=amount, due=None))
 
 
 def settle(decision: DecisionRow, spec: ExperimentSpec, seq: int) -> DecisionRow:

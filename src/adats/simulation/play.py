@@ -17,7 +17,7 @@ from adats.simulation.kernels.registry import (
     NUMBERED,
     THOMPSON,
     CompiledPolicy,
-    Task,
+    LoopInput,
     absorb_of,
     known_rng,
     loops_of,
@@ -27,7 +27,7 @@ from adats.simulation.learners import AGENTS, Learner
 from adats.simulation.problems import Instance, Problem
 from adats.simulation.problems.problem import Start
 
-Given = tuple[Belief, Instance, IntArray, Rng, FloatArray, IntArray]  # the fields of `Task`
+Given = tuple[Belief, Instance, IntArray, Rng, FloatArray, IntArray]  # the fields of `LoopInput`
 Factory = Callable[[Problem, int], Any]  # an agent with ask and tell, from a problem and a seed
 
 
@@ -47,7 +47,7 @@ class Job(NamedTuple):
     compiled: bool
 
 
-class Part(NamedTuple):
+class PlayedRuns(NamedTuple):
     """Some of the runs, played."""
 
     runs: range
@@ -60,7 +60,7 @@ def _stream(job: Job, *key: int) -> Rng:
     return np.random.default_rng(np.random.SeedSequence(job.seed, spawn_key=key))
 
 
-def play_runs(job: Job, runs: range) -> Part:
+def play_runs(job: Job, runs: range) -> PlayedRuns:
     """All agents on the same instances, run by run."""
     shape = (len(job.agents), len(runs), job.tasks, job.rounds)
     regret = np.empty(shape if job.by_round else shape[:3])
@@ -91,7 +91,7 @@ def play_runs(job: Job, runs: range) -> Part:
             regret[a, i] = lost if job.by_round else lost.sum(axis=1)
             if actions is not None:
                 actions[a, i] = chosen
-    return Part(runs, regret, actions, seconds)
+    return PlayedRuns(runs, regret, actions, seconds)
 
 
 def _warm_up(job: Job) -> None:
@@ -127,7 +127,7 @@ def _play_learner(
         if learns and s:
             prior = source.prior(meta, source.draw(meta, rng))
         if loop is not None and sampled:
-            stats = loop(job.problem, Task(prior, instance, first, rng, lost, chosen))
+            stats = loop(job.problem, LoopInput(prior, instance, first, rng, lost, chosen))
         else:
             later = min(job.tasks - 1 - s, MOST_TASKS) * job.rounds
             given = (prior, instance, first, rng, lost, chosen)
@@ -140,7 +140,7 @@ def _play_task(job: Job, policy: str, meta: MetaBelief, later: int, given: Given
     """One task, compiled where it can be; later tasks have `later` rounds."""
     play = loops_of(job.problem, given[0]).play if job.compiled else None
     if play is not None and policy == "ts" and job.delay == 0:
-        return play(job.problem, Task(*given))
+        return play(job.problem, LoopInput(*given))
 
     def share(rows: FloatArray | None) -> FloatArray:
         return meta.share(rows=rows)
@@ -152,7 +152,7 @@ def _play_task(job: Job, policy: str, meta: MetaBelief, later: int, given: Given
         else:
             arms = len(given[1].theta if rows is None else rows)
             index = _uncounted(policy, job.rounds, arms, job.delay)
-        stats = play(job.problem, Task(*given, index))
+        stats = play(job.problem, LoopInput(*given, index))
         if stats is not None:
             return stats
     rules: Policy = FarSighted(later) if policy == "far" else POLICIES[policy]
@@ -175,7 +175,7 @@ def compiled_task(
     if play is None:
         return None
     chosen = np.empty(regret.size, dtype=np.intp) if actions is None else actions
-    return play(problem, Task(prior, instance, first, rng, regret, chosen, policy))
+    return play(problem, LoopInput(prior, instance, first, rng, regret, chosen, policy))
 
 
 def index_policy(name: str, rounds: int, counted: FloatArray, delay: int = 0) -> CompiledPolicy:

@@ -22,7 +22,14 @@ from adats.paper.experiments.image_priors import ClassPrior, of_features, of_log
 from adats.paper.experiments.panels import Options, Outcome, Panel, run_panel
 from adats.paper.experiments.report_text import ReportParts
 from adats.paper.experiments.simulations import PAPER_AGENTS
-from adats.paper.experiments.spec import Advance, Drawings, Experiment, Part, Request, Tables
+from adats.paper.experiments.spec import (
+    Advance,
+    Drawings,
+    Experiment,
+    ExperimentPart,
+    RunRequest,
+    Tables,
+)
 from adats.plots.pictures import pictures_figure
 from adats.simulation.problems.classification import ClassificationProblem
 from adats.simulation.simulate import simulate
@@ -145,7 +152,7 @@ class ImageExperiment(Experiment):
         """Progress counts classes."""
         return self.setting.classes
 
-    def parts(self, request: Request) -> list[Part]:
+    def parts(self, request: RunRequest) -> list[ExperimentPart]:
         """A part a class; the images are read, and features learned where they have to be."""
         learning = None
         if request.progress is not None:
@@ -154,7 +161,7 @@ class ImageExperiment(Experiment):
         classes = positive_classes(images, self.setting.classes, request.options["seed"])
         cases = [Case(images, self.setting, positive) for positive in classes]
         return [
-            Part(images.classes[case.positive], partial(case.outcomes, request.options))
+            ExperimentPart(images.classes[case.positive], partial(case.outcomes, request.options))
             for case in cases
         ]
 

@@ -11,7 +11,7 @@ from adats.paper.experiments.catalogue import ALL, EXPERIMENTS
 from adats.paper.experiments.panels import Options
 from adats.paper.experiments.records import parquet_bytes
 from adats.paper.experiments.report_text import overview
-from adats.paper.experiments.spec import Experiment, Progress, Request
+from adats.paper.experiments.spec import Experiment, Progress, RunRequest
 from adats.simulation.kernels.registry import has_numba
 
 
@@ -39,9 +39,9 @@ def reproduce(
     if any(experiment.needs_numba for experiment in chosen) and not has_numba():
         raise ValueError("this experiment needs Numba: pip install 'adats[sim]'")
 
-    def request(experiment: Experiment) -> Request:
+    def request(experiment: Experiment) -> RunRequest:
         some = experiment.runs if runs is None else runs
-        return Request(
+        return RunRequest(
             Options(runs=some, seed=seed, workers=workers, engine=engine), data, progress
         )
 

@@ -16,7 +16,7 @@ from adats.paper.experiments.records import records
 from adats.paper.experiments.report_text import ReportParts
 from adats.paper.experiments.simulations import SHARED, gaussian_panel, linear_panel
 from adats.paper.experiments.spec import Drawings, PanelExperiment, Tables
-from adats.simulation.kernels.registry import NUMBERED, Loops, Task, register
+from adats.simulation.kernels.registry import NUMBERED, LoopInput, Loops, register
 from adats.simulation.play import plain_task
 from adats.simulation.problems import GaussianProblem, LinearProblem, Problem
 
@@ -49,7 +49,7 @@ def _pending_ignored() -> Loops:
     return Loops(_play_pending_ignored)
 
 
-def _play_pending_ignored(problem: Problem, task: Task) -> Any:
+def _play_pending_ignored(problem: Problem, task: LoopInput) -> Any:
     """The plain loop with a blind policy."""
     index = task.policy
     name = NUMBERED[index.number]

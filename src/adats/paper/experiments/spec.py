@@ -25,7 +25,7 @@ Drawings = Mapping[str, Callable[[Sequence[Outcome]], "Figure"]]
 Tables = Mapping[str, Callable[[Sequence[Outcome]], records.Columns]]
 
 
-class Request(NamedTuple):
+class RunRequest(NamedTuple):
     """What an experiment is asked for."""
 
     options: Options
@@ -33,7 +33,7 @@ class Request(NamedTuple):
     progress: Progress | None = None  # of work before the first part
 
 
-class Part(NamedTuple):
+class ExperimentPart(NamedTuple):
     """Something to run; the function is given what to call when more is done."""
 
     label: str
@@ -56,7 +56,7 @@ class Experiment(ABC):
         """How much there is to do, as progress counts it."""
 
     @abstractmethod
-    def parts(self, request: Request) -> list[Part]:
+    def parts(self, request: RunRequest) -> list[ExperimentPart]:
         """What to run. What is missing for it is found here, before anything runs."""
 
     @abstractmethod
@@ -116,9 +116,9 @@ class PanelExperiment(Experiment):
         """Runs over all panels."""
         return sum(panel.total_runs(runs) for panel in self.panels)
 
-    def parts(self, request: Request) -> list[Part]:
+    def parts(self, request: RunRequest) -> list[ExperimentPart]:
         return [
-            Part(panel.label, partial(_run, panel, panel.problem(), request.options))
+            ExperimentPart(panel.label, partial(_run, panel, panel.problem(), request.options))
             for panel in self.panels
         ]
 

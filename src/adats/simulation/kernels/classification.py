@@ -16,7 +16,7 @@ from adats.simulation.kernels.linear import (
     no_data,
     rank_one,
 )
-from adats.simulation.kernels.registry import TS, Task
+from adats.simulation.kernels.registry import TS, LoopInput
 
 if TYPE_CHECKING:
     from adats.simulation.problems.classification import ClassificationProblem, PictureInstance
@@ -63,7 +63,7 @@ def classification_task(
     return float(pulled.size), moments
 
 
-def play(problem: "ClassificationProblem", task: Task) -> LinearStats | None:
+def play(problem: "ClassificationProblem", task: LoopInput) -> LinearStats | None:
     if task.policy.number != TS:
         return None
     chances, images = problem.chances, cast("PictureInstance", task.instance).images

@@ -17,7 +17,7 @@ from adats.simulation.kernels import gaussian
 from adats.simulation.kernels.common import World, compiled, count_reward, pick_by_logs
 from adats.simulation.kernels.gaussian import posterior
 from adats.simulation.kernels.linear import add_outer, dot, draw, rank_one, scores
-from adats.simulation.kernels.registry import TS, Task
+from adats.simulation.kernels.registry import TS, LoopInput
 
 if TYPE_CHECKING:
     from adats.simulation.problems import GaussianProblem, LinearProblem
@@ -110,7 +110,7 @@ def linear_ensemble_task(
     return float(regret.size), moments
 
 
-def play_gaussian(problem: "GaussianProblem", task: Task) -> ArmStats | None:
+def play_gaussian(problem: "GaussianProblem", task: LoopInput) -> ArmStats | None:
     if task.policy.number != TS:
         return None
     prior: BeliefMixture = task.prior
@@ -120,7 +120,7 @@ def play_gaussian(problem: "GaussianProblem", task: Task) -> ArmStats | None:
     return ArmStats(gaussian_ensemble_task(*given))
 
 
-def play_linear(problem: "LinearProblem", task: Task) -> LinearStats | None:
+def play_linear(problem: "LinearProblem", task: LoopInput) -> LinearStats | None:
     if task.policy.number != TS:
         return None
     prior, features = task.prior, task.instance.features

@@ -13,7 +13,7 @@ from adats.models.gaussian.belief import posterior_of_arm
 from adats.models.gaussian.meta import arm_digest, meta_posterior
 from adats.simulation.kernels.common import Policy, World, compiled, count_reward, fresh, inlined
 from adats.simulation.kernels.indices import index_arm
-from adats.simulation.kernels.registry import TS, Task
+from adats.simulation.kernels.registry import TS, LoopInput
 
 ArmPrior = tuple[FloatArray, FloatArray, FloatArray]  # mean, scale and noise of every arm
 posterior: Any = inlined(posterior_of_arm)
@@ -135,7 +135,7 @@ def arm_prior(belief: GaussianArms) -> ArmPrior:
     return mean, scale, noise
 
 
-def play(problem: object, task: Task) -> ArmStats:  # noqa: ARG001
+def play(problem: object, task: LoopInput) -> ArmStats:  # noqa: ARG001
     prior = arm_prior(task.prior)
     if task.policy.number == TS:
         table = gaussian_task(prior, task.world(), task.rng)

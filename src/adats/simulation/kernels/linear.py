@@ -9,7 +9,7 @@ from adats.models import LinearBelief, LinearStats
 from adats.models.core.types import FloatArray, Rng
 from adats.simulation.kernels.common import Policy, World, compiled, fresh
 from adats.simulation.kernels.indices import index_arm
-from adats.simulation.kernels.registry import TS, Task
+from adats.simulation.kernels.registry import TS, LoopInput
 
 LinearPrior = tuple[FloatArray, FloatArray, float]  # mean, factor and noise
 
@@ -260,7 +260,7 @@ def linear_prior(belief: LinearBelief) -> LinearPrior:
     return mean, factor, belief.noise
 
 
-def play(problem: object, task: Task) -> LinearStats | None:  # noqa: ARG001
+def play(problem: object, task: LoopInput) -> LinearStats | None:  # noqa: ARG001
     prior, features = linear_prior(task.prior), task.instance.features
     if features is None:
         raise ValueError("an instance of a linear bandit has features")

@@ -9,7 +9,7 @@ from adats.models import MixtureArms
 from adats.models.core.product import ProductArms
 from adats.models.core.types import FloatArray, Rng
 from adats.simulation.kernels.common import World, compiled, count_reward, fresh, pick
-from adats.simulation.kernels.registry import TS, Task
+from adats.simulation.kernels.registry import TS, LoopInput
 
 if TYPE_CHECKING:
     from adats.simulation.problems import MixtureProblem
@@ -94,19 +94,22 @@ def poisson(mean: float, point: float) -> float:
     return count
 
 
-def play(problem: "MixtureProblem", task: Task) -> Any:
+def play(problem: "MixtureProblem", task: LoopInput) -> Any:
     prior: MixtureArms = task.prior
     return _play(problem, task, prior.weights, prior.components.parameters())
 
 
-def play_told(problem: "MixtureProblem", task: Task) -> Any:
+def play_told(problem: "MixtureProblem", task: LoopInput) -> Any:
     """The same where the candidate is known, so that there is nothing to draw."""
     prior: ProductArms = task.prior
     return _play(problem, task, np.ones((1, 0)), tuple(p[None] for p in prior.parameters()))
 
 
 def _play(
-    problem: "MixtureProblem", task: Task, weights: FloatArray, parameters: tuple[FloatArray, ...]
+    problem: "MixtureProblem",
+    task: LoopInput,
+    weights: FloatArray,
+    parameters: tuple[FloatArray, ...],
 ) -> Any:
     if task.policy.number != TS:
         return None

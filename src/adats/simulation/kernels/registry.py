@@ -32,7 +32,7 @@ class CompiledPolicy(NamedTuple):
 THOMPSON = CompiledPolicy(TS, np.zeros(0), np.zeros(0))
 
 
-class Task(NamedTuple):
+class LoopInput(NamedTuple):
     """One task of one run: what a loop is given, and what it fills."""
 
     prior: Any
@@ -56,7 +56,7 @@ class Loops(NamedTuple):
     is for the meta-belief whose task prior is the prior: it with one more task absorbed.
     """
 
-    play: Callable[[Any, Task], Any] | None = None
+    play: Callable[[Any, LoopInput], Any] | None = None
     learn: Callable[[Any, Any], Any] | None = None
 
 

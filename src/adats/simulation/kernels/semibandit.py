@@ -9,7 +9,7 @@ from adats.models.core.types import FloatArray, IntArray, Rng
 from adats.simulation.kernels.common import Policy, World, compiled
 from adats.simulation.kernels.gaussian import ArmPrior, arm_prior, pull
 from adats.simulation.kernels.indices import level_of
-from adats.simulation.kernels.registry import TS, Task
+from adats.simulation.kernels.registry import TS, LoopInput
 
 if TYPE_CHECKING:
     from adats.simulation.problems.semibandit import GaussianSets
@@ -123,7 +123,7 @@ def path(
     return count
 
 
-def play(problem: "GaussianSets", task: Task) -> ArmStats | None:
+def play(problem: "GaussianSets", task: LoopInput) -> ArmStats | None:
     if task.policy.delay > 0:
         return None
     theta = task.instance.theta
