@@ -90,7 +90,7 @@ def test_stores_go_on(name, tmp_path):
     for experiment, expected in stored["seen"].items():
         numbers = [float("nan") if x is None else x for x in seen[experiment].pop("numbers")]
         due = [float("nan") if x is None else x for x in expected.pop("numbers")]
-        same(numbers, due, 1e-9)
+        same(numbers, due)
         assert seen[experiment] == expected
 
 

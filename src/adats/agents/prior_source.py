@@ -51,7 +51,8 @@ class Marginal(PriorSource):
     """AdaTS: P_s, with the meta-posterior marginalised out (paper, Algorithm 1)."""
 
     def posterior(self, meta: MetaBelief, state: TaskState) -> Any:
-        return meta.posterior(state.digest or state.digested(meta))
+        digest = state.digest
+        return meta.posterior(state.digested(meta) if digest is None else digest)
 
 
 class Fixed(PriorSource):
