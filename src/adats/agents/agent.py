@@ -133,10 +133,11 @@ class Agent:
         state = self._opened(task, known, design) if known is None or design is not None else known
         if state.finished:
             raise FinishedTask(f"task {task!r} is finished: it takes rewards, but no more asks")
-        rows = None
+        rows, mask = None, arms.not_retired
         if arms.n_features or features is not None:
             rows = arms.rows(features, state.stats.pending_shape[0])
-        mask = arms.mask(allowed, None if rows is None else len(rows))
+        if allowed is not None:
+            mask = arms.mask(allowed, None if rows is None else len(rows))
         before = rng.bit_generator.state if propensities or setup.rule.can_fail else None
         try:
             if known is None:

@@ -21,7 +21,7 @@ class Arms:
     features: FloatArray | None = None
     retired: frozenset[int] = frozenset()
     n_features: int = 0  # of an arm, where arms are rows of features
-    _open: BoolArray | None = field(init=False, repr=False)  # None: no arm is retired
+    not_retired: BoolArray | None = field(init=False, repr=False)  # None: all of them
     _index: dict[Arm | None, int] | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -37,7 +37,7 @@ class Arms:
         names: dict[Arm | None, int] | None = None
         if self.names is not None:
             names = {name: i for i, name in enumerate(self.names)}
-        fill(self, _open=still, _index=names)
+        fill(self, not_retired=still, _index=names)
 
     @property
     def come_with_decisions(self) -> bool:
@@ -75,7 +75,7 @@ class Arms:
     def mask(self, allowed: Iterable[Arm] | None, rows: int | None) -> BoolArray | None:
         """Which arms may be chosen now; None for all."""
         if allowed is None:
-            return self._open
+            return self.not_retired
         try:
             arms = None if isinstance(allowed, str) else list(allowed)
         except TypeError:
@@ -86,8 +86,8 @@ class Arms:
         mask = np.zeros(size or 0, dtype=bool)
         for arm in arms:
             mask[self.index(arm, rows)] = True
-        if self._open is not None:
-            mask &= self._open
+        if self.not_retired is not None:
+            mask &= self.not_retired
         if not mask.any():
             raise ValueError("allowed leaves no arm to choose")
         return mask

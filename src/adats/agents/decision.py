@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from adats.models.core import checks
+from adats.models.core.frozen import put
 from adats.models.core.types import Arm, FloatArray, Task
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Decision:
     """One decision, a plain value: the agent keeps no record of it.
 
@@ -26,6 +27,26 @@ class Decision:
     propensity: float | tuple[float, ...] | None = None  # of the arm, or of each being chosen
     propensities: FloatArray | None = field(default=None, compare=False)  # of all arms
     fallback: bool = False
+
+    def __init__(
+        self,
+        task: Task,
+        action: Arm | tuple[Arm, ...],
+        features: FloatArray | None = None,
+        decision_id: int | str = 0,
+        time: float = 0.0,
+        propensity: float | tuple[float, ...] | None = None,
+        propensities: FloatArray | None = None,
+        fallback: bool = False,
+    ) -> None:
+        put(self, "task", task)  # by hand: faster than what a dataclass writes
+        put(self, "action", action)
+        put(self, "features", features)
+        put(self, "decision_id", decision_id)
+        put(self, "time", time)
+        put(self, "propensity", propensity)
+        put(self, "propensities", propensities)
+        put(self, "fallback", fallback)
 
     def record(self, reward: float) -> dict[str, Any]:
         """The decision and its reward as one flat row of the project's log format."""

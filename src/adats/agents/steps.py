@@ -175,8 +175,9 @@ class Setup:
             pending = without_pulls(pending, pulled)
         digest = None
         if self.source.LEARNS:
+            old = state.digested(meta) if state.digest is None else state.digest
             arms = () if self.arms.n_features else (pulled,) if type(pulled) is int else set(pulled)
-            digest, meta = meta.replace_task(state.digested(meta), stats, arms)
+            digest, meta = meta.replace_task(old, stats, arms)
         if state.finished:
             digest = None
         new = TaskState(
