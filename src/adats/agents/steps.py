@@ -178,6 +178,7 @@ class Setup:
             old = state.digested(meta) if state.digest is None else state.digest
             arms = () if self.arms.n_features else (pulled,) if type(pulled) is int else set(pulled)
             digest, meta = meta.replace_task(old, stats, arms)
+            stats = digest.stats
         if state.finished:
             digest = None
         new = TaskState(

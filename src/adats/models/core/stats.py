@@ -9,7 +9,7 @@ from adats.models.core import checks
 from adats.models.core.types import FloatArray
 
 
-def _index(action: Any, arms: int) -> int:
+def arm_index(action: Any, arms: int) -> int:
     if type(action) is not int and (
         isinstance(action, (bool, np.bool_)) or not isinstance(action, (int, np.integer))
     ):
@@ -72,7 +72,7 @@ class ArmStats:
         arms = self.table.shape[1]
         table = self.table.copy()
         if type(action) is int or np.ndim(action) == 0:
-            self.count_reward(table, _index(action, arms), self.check_reward(reward))
+            self.count_reward(table, arm_index(action, arms), self.check_reward(reward))
             return type(self)(table)
         if np.shape(action) != np.shape(reward) or np.ndim(action) != 1:
             raise ValueError(
@@ -80,7 +80,7 @@ class ArmStats:
                 f"for {np.shape(action)} arms"
             )
         for arm, value in zip(action, reward, strict=True):
-            self.count_reward(table, _index(arm, arms), self.check_reward(value))
+            self.count_reward(table, arm_index(arm, arms), self.check_reward(value))
         return type(self)(table)
 
     @staticmethod

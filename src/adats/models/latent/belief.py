@@ -1,0 +1,198 @@
+"""Beliefs over theta on the scale of eta, and over the mean rewards that follow from it."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import logsumexp, ndtr
+
+from adats.models.core import linalg
+from adats.models.core.belief import BeliefBase
+from adats.models.core.frozen import put
+from adats.models.core.types import Conditioned, FloatArray, IntArray, Rng
+from adats.models.core.weights import draw, softmax
+from adats.models.gaussian.chances import best_gaussian
+from adats.models.latent import full
+from adats.models.latent.family import Family
+from adats.models.latent.sites import settled
+
+CHANCE_DRAWS = 64  # of mu and the level: given them, the chances of arms are exact
+
+
+@dataclass(frozen=True, eq=False)
+class LatentArms(BeliefBase):
+    """eta_i ~ N(eta_mean_i, eta_scale_i²), each by itself; its reward has the mean A'(eta_i)."""
+
+    NAME: ClassVar[str] = "latent-arms"
+    family: Family
+    eta_mean: FloatArray
+    eta_scale: FloatArray
+
+    @property
+    def mean(self) -> FloatArray:
+        return self.family.expected(self.eta_mean, self.eta_scale)[0]
+
+    @property
+    def scale(self) -> FloatArray:
+        return self.family.expected(self.eta_mean, self.eta_scale)[1]
+
+    @property
+    def reward_variance(self) -> FloatArray:
+        variance: FloatArray = self.family.variance(self.eta_mean)
+        return variance
+
+    @property
+    def variance_ratio(self) -> FloatArray:
+        """Var(eta)·A''(eta)."""
+        return self.eta_scale**2 * self.reward_variance
+
+    def sample(self, rng: Rng) -> FloatArray:
+        eta = self.eta_mean + self.eta_scale * rng.standard_normal(self.eta_mean.shape)
+        drawn: FloatArray = self.family.mean(eta)
+        return drawn
+
+    def below(self, x: FloatArray) -> FloatArray:
+        """The chance that each arm's mean reward is below x."""
+        chance: FloatArray = ndtr((_eta(self.family, x) - self.eta_mean) / self.eta_scale)
+        return chance
+
+    def upper(self, z: FloatArray | float) -> FloatArray:
+        rate: FloatArray = self.family.mean(self.eta_mean + z * self.eta_scale)
+        return rate
+
+    def tightened(self, pending: FloatArray) -> "LatentArms":
+        """When pending pulls have come in as expected: the means stay, the doubts shrink."""
+        known = 1.0 + self.variance_ratio * pending
+        return LatentArms(self.family, self.eta_mean, self.eta_scale / np.sqrt(known))
+
+
+def _eta(family: Family, x: FloatArray) -> FloatArray:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        eta: FloatArray = family.eta(np.clip(x, 0.0, family.most))
+    return eta
+
+
+@dataclass(frozen=True, eq=False)
+class LatentBelief(BeliefBase):
+    """eta ~ N(eta_mean, FFᵀ) under each candidate, a row each, with log weights."""
+
+    NAME: ClassVar[str] = "latent"
+    family: Family
+    log_weights: FloatArray  # (candidates,)
+    eta_mean: FloatArray  # (candidates, arms)
+    factor: FloatArray  # (candidates, arms, any)
+
+    @cached_property
+    def weights(self) -> FloatArray:
+        return softmax(self.log_weights)
+
+    @cached_property
+    def _eta_scale(self) -> FloatArray:
+        scale: FloatArray = np.sqrt((self.factor**2).sum(axis=-1))
+        return scale
+
+    @cached_property
+    def each_arm(self) -> LatentArms:
+        """Every arm by itself, with the mean and variance of eta over all candidates."""
+        weights, means = self.weights, self.eta_mean
+        mean = weights @ means
+        variance = weights @ (self._eta_scale**2 + (means - mean) ** 2)
+        return LatentArms(self.family, mean, np.sqrt(variance))
+
+    @cached_property
+    def _rates(self) -> tuple[FloatArray, FloatArray]:
+        first, sd = self.family.expected(self.eta_mean, self._eta_scale)
+        mean = self.weights @ first
+        return mean, np.sqrt(self.weights @ (sd**2 + (first - mean) ** 2))
+
+    @property
+    def mean(self) -> FloatArray:
+        return self._rates[0]
+
+    @property
+    def scale(self) -> FloatArray:
+        return self._rates[1]
+
+    @property
+    def reward_variance(self) -> FloatArray:
+        return self.each_arm.reward_variance
+
+    @property
+    def variance_ratio(self) -> FloatArray:
+        return self.each_arm.variance_ratio
+
+    def below(self, x: FloatArray) -> FloatArray:
+        """The chance that each arm's mean reward is below x."""
+        eta = _eta(self.family, x)
+        scale = np.maximum(self._eta_scale, 1e-300)
+        chances: FloatArray = self.weights @ ndtr((eta - self.eta_mean) / scale)
+        return chances
+
+    def upper(self, z: FloatArray | float) -> FloatArray:
+        return self.each_arm.upper(z)
+
+    def tightened(self, pending: FloatArray) -> LatentArms:
+        return self.each_arm.tightened(pending)
+
+    def sample(self, rng: Rng) -> FloatArray:
+        drawn: FloatArray = self.family.mean(self._etas(1, rng)[0])
+        return drawn
+
+    def draws(self, count: int, rng: Rng) -> FloatArray:
+        drawn: FloatArray = self.family.mean(self._etas(count, rng))
+        return drawn
+
+    def _etas(self, count: int, rng: Rng) -> FloatArray:
+        index = draw(np.tile(self.weights[:, None], count), rng)
+        z = rng.standard_normal((count, self.factor.shape[-1]))
+        return self.eta_mean[index] + np.einsum("nij,nj->ni", self.factor[index], z)
+
+    def condition(self, stats: Any) -> "Conditioned[LatentBelief]":
+        """By expectation propagation under this belief."""
+        prior = full.FullPrior(self.eta_mean, full.square(self.factor), None)
+        n, s = stats.table[0], stats.table[1]
+        sites = settled(self.family, n, s, prior, np.zeros((3, *self.eta_mean.shape)))
+        known = full.seen(sites, None)
+        cov, log_det = full.covariances(prior.factor, known.gram)
+        residual = known.shift - full.times(known.gram, self.eta_mean)
+        mean = self.eta_mean + full.times(cov, residual)
+        exponent = (self.eta_mean * (known.shift + residual)).sum(axis=-1)
+        exponent += (residual * full.times(cov, residual)).sum(axis=-1)
+        gain = known.log_s + 0.5 * (exponent - log_det)
+        logs = self.log_weights + gain
+        evidence = float(logsumexp(logs) - logsumexp(self.log_weights))
+        evidence -= stats.log_base
+        return Conditioned(
+            evidence, LatentBelief(self.family, logs, mean, linalg.psd_factors(cov))
+        )
+
+
+class LatentPosterior(LatentBelief):
+    """The same belief in a task, drawn from without working out every candidate."""
+
+    def __init__(self, meta: Any, digest: Any) -> None:
+        put(self, "family", meta.family)
+        put(self, "meta", meta)
+        put(self, "digest", digest)
+
+    def sample(self, rng: Rng) -> FloatArray:
+        drawn: FloatArray = self.family.mean(self.meta.posterior_sample(self.digest, rng))
+        return drawn
+
+    @cached_property
+    def _joint(self) -> LatentBelief:
+        joint: LatentBelief = self.meta.posterior_joint(self.digest)
+        return joint
+
+    @property
+    def log_weights(self) -> FloatArray:
+        return self._joint.log_weights
+
+    @property
+    def eta_mean(self) -> FloatArray:
+        return self._joint.eta_mean
+
+    @property
+    def factor(self) -> FloatArray:
+        return self._joint.factor

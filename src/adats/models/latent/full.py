@@ -1,0 +1,159 @@
+"""Any covariance of theta, and arms that are rows of features: eta = X theta.
+
+With G̃ = XᵀWX and b̃ = Xᵀb in place of G/σ² and B/σ² every formula of the linear model holds.
+Arrays begin with the candidates.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from adats.models.core import linalg
+from adats.models.core.types import FloatArray, Rng
+
+NARROW = 1e-12  # the least part of a marginal variance that its cavity may divide by
+
+
+class Seen(NamedTuple):
+    """What the sites of a task say about theta: exp(log_s + b̃ᵀtheta - ½ thetaᵀG̃ theta)."""
+
+    gram: FloatArray  # G̃
+    shift: FloatArray  # b̃
+    log_s: FloatArray
+
+
+def seen(sites: FloatArray, rows: FloatArray | None, frozen: FloatArray | None = None) -> Seen:
+    """All sites together: of arms, or of rows of features, and of rows that were let go."""
+    w, b, log_s = sites
+    if rows is None:
+        gram = w[..., None] * np.eye(w.shape[-1])
+        shift = b
+    else:
+        gram = np.matmul(rows.T * w[..., None, :], rows)
+        shift = b @ rows
+    scale = log_s.sum(axis=-1)
+    if frozen is None:
+        return Seen(gram, shift, scale)
+    d = gram.shape[-1]
+    more = frozen[..., : d * d].reshape(gram.shape)
+    return Seen(gram + more, shift + frozen[..., d * d : -1], scale + frozen[..., -1])
+
+
+def let_go(known: Seen) -> FloatArray:
+    """As one array for each candidate, to be kept in place of the rows."""
+    flat = known.gram.reshape(*known.shift.shape[:-1], -1)
+    return np.concatenate([flat, known.shift, known.log_s[..., None]], axis=-1)
+
+
+def covariances(factor: FloatArray, gram: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """S = (Σ⁻¹ + G̃)⁻¹ with FFᵀ = Σ, and log det(I + FᵀG̃F)."""
+    turned = np.swapaxes(factor, -1, -2)
+    inner = np.matmul(turned, np.matmul(gram, factor)) + np.eye(gram.shape[-1])
+    lower = linalg.lower_factors(inner)
+    half = np.linalg.solve(lower, turned)
+    logs = 2.0 * np.log(np.einsum("...ii->...i", lower)).sum(axis=-1)
+    return np.matmul(np.swapaxes(half, -1, -2), half), logs
+
+
+def times(matrix: FloatArray, vector: FloatArray) -> FloatArray:
+    product: FloatArray = np.matmul(matrix, vector[..., None])[..., 0]
+    return product
+
+
+class FullPrior(NamedTuple):
+    """theta ~ N(mean, FFᵀ), of which the rows are seen."""
+
+    mean: FloatArray
+    factor: FloatArray
+    rows: FloatArray | None
+    frozen: FloatArray | None = None
+
+    def cavities(self, sites: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance of each eta, from all sites but its own."""
+        known = seen(sites, self.rows, self.frozen)
+        cov, _ = covariances(self.factor, known.gram)
+        theta = self.mean + times(cov, known.shift - times(known.gram, self.mean))
+        if self.rows is None:
+            m, v = theta, np.einsum("...ii->...i", cov)
+        else:
+            m = theta @ self.rows.T
+            v = (np.matmul(self.rows, cov) * self.rows).sum(axis=-1)
+        w, b = sites[0], sites[1]
+        left = np.maximum(1.0 - w * v, NARROW)
+        return (m - v * b) / left, v / left
+
+    def cavity(self, sites: FloatArray, arm: int) -> tuple[FloatArray, FloatArray]:
+        """Those of one arm."""
+        m, v = self.cavities(sites)
+        return m[..., arm], v[..., arm]
+
+
+class Full(NamedTuple):
+    """theta ~ N(mu, Σ_0) in a task, with FFᵀ = Σ_0."""
+
+    factor: FloatArray
+
+    def prior(self, mean: FloatArray, cov: FloatArray) -> FullPrior:
+        """Of theta where mu ~ N(mean, cov)."""
+        both = cov + self.covs(mean.shape[-1])
+        return FullPrior(mean, linalg.psd_factors(both), None)
+
+    def message(
+        self,
+        sites: FloatArray,
+        found: FloatArray,
+        rows: FloatArray | None = None,
+        frozen: FloatArray | None = None,
+    ) -> None:
+        """Put what a task says of x = (mu, 1) into `found`: log p(rewards | mu) = -½ xᵀT x.
+
+        Its blocks are M = P G̃, minus h = P b̃, and -2c.
+        """
+        gram, shift, log_s = seen(sites, rows, frozen)
+        cov, log_det = covariances(self.factor, gram)
+        own = times(cov, shift)  # QΣ_0 b̃
+        h = shift - times(gram, own)
+        found[..., :-1, :-1] = gram - np.matmul(np.matmul(gram, cov), gram)
+        found[..., -1, :-1] = found[..., :-1, -1] = -h
+        found[..., -1, -1] = log_det - (shift * own).sum(axis=-1) - 2.0 * log_s
+
+    def given(
+        self,
+        sites: FloatArray,
+        mu: FloatArray,
+        factor: FloatArray,
+        rows: FloatArray | None = None,
+        frozen: FloatArray | None = None,
+    ) -> tuple[FloatArray, FloatArray]:
+        """Mean and factor of theta in a task with these sites, where mu ~ N(mu, factor factorᵀ)."""
+        known = seen(sites, rows, frozen)
+        cov, _ = covariances(self.factor, known.gram)
+        mean = mu + times(cov, known.shift - times(known.gram, mu))
+        moved = factor - np.matmul(cov, np.matmul(known.gram, factor))
+        return mean, np.concatenate([linalg.psd_factors(cov), moved], axis=-1)
+
+    def sample(
+        self,
+        which: int,
+        sites: FloatArray,
+        mu: FloatArray,
+        rng: Rng,
+        rows: FloatArray | None = None,
+        frozen: FloatArray | None = None,
+    ) -> FloatArray:
+        """A draw of theta under one candidate, where mu is known."""
+        some = None if frozen is None else frozen[which]
+        gram, shift, _ = seen(sites[:, which], rows, some)
+        new = linalg.condition(mu, self.factor[which], gram, shift)
+        return new.sample(rng.standard_normal(len(new.half)))
+
+    def covs(self, arms: int) -> FloatArray:  # noqa: ARG002
+        """Σ_0 of every candidate."""
+        return np.matmul(self.factor, np.swapaxes(self.factor, -1, -2))
+
+
+def square(factor: FloatArray) -> FloatArray:
+    """Square factors of the same covariances."""
+    if factor.shape[-1] <= factor.shape[-2]:
+        return factor
+    return np.swapaxes(np.linalg.qr(np.swapaxes(factor, -1, -2)).R, -1, -2)
