@@ -10,11 +10,18 @@ from adats.models.core import checks
 from adats.models.core.errors import InvalidValue
 from adats.models.core.names import arm_names
 from adats.models.core.types import Arm
+from adats.models.latent.family import FAMILIES
+from adats.models.latent.meta import LatentMeta
 
 # rates from 1 in 1,000 to 999 in 1,000, evenly on the logit scale at the ends
 RATES = (0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
 STRENGTHS = (2.0, 5.0, 15.0, 50.0, 150.0, 500.0)  # pulls that the task prior is worth
 FACTORS = (0.03, 0.1, 0.2, 0.35, 0.6, 1.0, 1.7, 3.0, 5.0, 10.0, 30.0)  # of the typical count
+BASE_SCALE = 2.5  # of the log-odds, or the logarithm, of the base rate
+SPREADS = (0.02, 0.08, 0.3, 1.0)  # of tasks
+WEIGHTS = (1.0, 1.0, 1.0, 1.0)
+LEVELS = (0.0, 0.5)  # of the level that a task's arms share
+ARM_SCALES = (0.5,)  # of arms
 TASK_SCALES = (0.03, 0.1, 0.3, 1.0)  # of the rough scale of rewards
 NOISES = (0.1, 0.3, 1.0, 3.0)
 
@@ -42,9 +49,7 @@ def default_prior(
     if rewards == "binary":
         if typical is not None or scale is not None:
             raise ValueError("binary rewards need neither typical nor scale")
-        rates = np.array([*RATES, *(1 - r for r in RATES[-2::-1])])
-        mean, strength = (grid.ravel() for grid in np.meshgrid(rates, STRENGTHS))
-        return _grid(arms, BetaArms, mean * strength, (1 - mean) * strength)
+        return level_prior(arms, rewards, SPREADS, LEVELS, ARM_SCALES, 0.12, WEIGHTS)
     if rewards == "count":
         if scale is not None:
             raise ValueError("counts need no scale; give a typical count")
@@ -53,9 +58,7 @@ def default_prior(
                 "typical", checks.number("typical", 1.0 if typical is None else typical)
             )
         )
-        factor, strength = (grid.ravel() for grid in np.meshgrid(FACTORS, STRENGTHS))
-        rate = strength / 10  # pseudo-pulls
-        return _grid(arms, PoissonArms, factor * centre * rate, rate)
+        return level_prior(arms, rewards, SPREADS, LEVELS, ARM_SCALES, centre, WEIGHTS)
     if rewards == "number":
         if scale is None:
             raise ValueError("for number rewards give scale, roughly how much rewards differ")
@@ -68,6 +71,38 @@ def default_prior(
         ]
         return ModelMixture(np.full(len(models), 1 / len(models)), models)
     raise InvalidValue("rewards", f"must be 'binary', 'count' or 'number', got {rewards!r}")
+
+
+def level_prior(
+    arms: Sequence[Arm],
+    rewards: str,
+    task_scales: Sequence[float],
+    level_scales: Sequence[float],
+    arm_scales: Sequence[float],
+    typical: float = 0.12,
+    task_weights: Sequence[float] | None = None,
+) -> LatentMeta:
+    """All combinations of these spreads as candidates, around a base rate that may be anything.
+
+    mu_i is the level of all tasks plus the arm's own part, N(0, arm_scale²).
+    """
+    own, level, arm = (g.ravel() for g in np.meshgrid(task_scales, level_scales, arm_scales))
+    size = len(arms)
+    weights = None
+    if task_weights is not None:
+        odds = np.meshgrid(task_weights, level_scales, arm_scales)[0].ravel()
+        weights = odds / odds.sum()
+    cov = arm[:, None, None] ** 2 * np.eye(size) + BASE_SCALE**2
+    mean = np.full(size, FAMILIES[rewards].eta(typical))
+    return LatentMeta(
+        mean,
+        cov,
+        task_scale=own,
+        level_scale=level,
+        weights=weights,
+        rewards=rewards,
+        arms=tuple(arms),
+    )
 
 
 def _grid(arms: Sequence[Arm], family: Any, *parameters: Any) -> MixtureMeta:

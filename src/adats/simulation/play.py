@@ -123,6 +123,7 @@ def _play_learner(
     learns, prior = source.LEARNS, source.prior(meta, source.draw(meta, rng))
     loop = loops_of(job.problem, prior).play if job.compiled else None
     sampled = loop is not None and learner.policy == "ts" and job.delay == 0
+    told: list[Any] = []  # statistics of all tasks, where they can become stale
     for s, (instance, lost, chosen) in enumerate(zip(instances, regret, actions, strict=True)):
         if learns and s:
             prior = source.prior(meta, source.draw(meta, rng))
@@ -132,8 +133,31 @@ def _play_learner(
             later = min(job.tasks - 1 - s, MOST_TASKS) * job.rounds
             given = (prior, instance, first, rng, lost, chosen)
             stats = _play_task(job, learner.policy, meta, later, given)
-        if learns:
+        if learns and meta.RENEWS:
+            meta = _absorbed(job, meta, stats, told)
+        elif learns:
             meta = absorb(meta, stats)
+
+
+def _absorbed(job: Job, meta: MetaBelief, stats: Any, told: list[Any]) -> MetaBelief:
+    """With one more task; all tasks are digested anew when it is time for that."""
+    renew = loops_of(job.problem, meta.task_prior()).renew if job.compiled else None
+
+    def digested(stats: Any) -> Any:
+        return meta.digest(renew(meta, stats) if renew else stats.unsettled())
+
+    digest = digested(stats)
+    meta = meta.absorb(digest.message)
+    told.append(digest.stats)
+    new = meta.renewed()
+    if new is meta:
+        return meta
+    meta = new
+    for i, old in enumerate(told):
+        digest = digested(old)
+        new = new.absorb(digest.message - meta.digest(old).message)
+        told[i] = digest.stats
+    return new
 
 
 def _play_task(job: Job, policy: str, meta: MetaBelief, later: int, given: Given) -> Any:

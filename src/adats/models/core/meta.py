@@ -22,6 +22,7 @@ class MetaBase(ABC, Generic[S, D]):
     """
 
     NAME: ClassVar[str]
+    RENEWS: ClassVar[bool] = False  # whether digests become stale: see `renewed` and `is_stale`
     total: Sum
     arms: tuple[Arm, ...] | None = None  # their names, where they have some
 
@@ -72,6 +73,14 @@ class MetaBase(ABC, Generic[S, D]):
         """The old name of `replace_task`."""
         warnings.warn("retell is called replace_task now", DeprecationWarning, stacklevel=2)
         return self.replace_task(old, stats, changed)
+
+    def renewed(self) -> Self:
+        """The same belief after which digests made before may be stale, if it is time for that."""
+        return self
+
+    def is_stale(self, stats: S) -> bool:  # noqa: ARG002
+        """Whether a task with these statistics had better be digested anew (`replace_task`)."""
+        return False
 
     def sums(self) -> FloatArray:
         """All that was absorbed, as one array: two numbers for each of a message."""

@@ -93,6 +93,7 @@ class LatentMeta(MetaBase[ArmSites, LatentDigest]):
     """
 
     NAME: ClassVar[str] = "latent"
+    RENEWS: ClassVar[bool] = True
     family: Family
     meta_mean: FloatArray  # mu_q, (candidates, p)
     meta_cov: FloatArray  # Σ_q, (candidates, p, p)
@@ -234,9 +235,9 @@ class LatentMeta(MetaBase[ArmSites, LatentDigest]):
         new = LatentDigest(stats.with_sites(after, self.anchor.number), phi, self.spread)
         both = np.stack([before, after], axis=1)
         out, add = _message(self.spread, both, phi, np.array([[had], [pulls]]))
-        return new, evolve(self, total=self.total.swap(out, add))._renewed()
+        return new, evolve(self, total=self.total.swap(out, add)).renewed()
 
-    def _renewed(self) -> Self:
+    def renewed(self) -> Self:
         """With a new anchor, once the rewards have doubled."""
         rewards = self.total.high.item(-1)
         if rewards < FIRST_ANCHOR or rewards < 2 * self.anchor.rewards:
@@ -245,8 +246,13 @@ class LatentMeta(MetaBase[ArmSites, LatentDigest]):
         halves = mu.halves()
         cov = np.matmul(np.swapaxes(halves, -1, -2), halves)
         number = self.anchor.number + 1
-        put(self, "anchor", self._anchor(number, rewards, mu.means(halves), cov))
-        return self
+        new = evolve(self, anchor=self._anchor(number, rewards, mu.means(halves), cov))
+        put(new, "_known_mu", mu)
+        return new
+
+    def is_stale(self, stats: ArmSites) -> bool:
+        """Whether its sites were found under an older anchor."""
+        return stats.anchor != self.anchor.number and stats.pulls > 0
 
     # beliefs
 

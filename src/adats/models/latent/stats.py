@@ -33,6 +33,14 @@ class ArmSites(ArmStats):
             return np.zeros((3, candidates, self.table.shape[1]))
         return self.sites
 
+    def with_table(self, table: FloatArray) -> Self:
+        """Other counts, without sites."""
+        return type(self)(table)
+
+    def unsettled(self) -> Self:
+        """The counts alone."""
+        return type(self)(self.table)
+
     def with_sites(self, sites: FloatArray, anchor: int) -> Self:
         return self._new(self.table, sites, anchor, True)
 
