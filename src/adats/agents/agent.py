@@ -27,6 +27,9 @@ CERTAIN = (
 )
 
 
+MOVED_TASKS = 2  # stale tasks that a reward brings up to date
+
+
 class Agent:
     """What all agents share. How a task gets its prior is the subclass's choice."""
 
@@ -71,6 +74,7 @@ class Agent:
         self._book, self._rng = DictBook(dict(state.tasks)), state.rng
         self._decisions = state.decisions
         self._warned = False  # about propensities of 1
+        self._stale: list[Task] | None = None  # to be brought up to date; None: not known
         self._blank = self._setup.new_state(self._meta)  # of a task of which nothing is known
 
     # looking
@@ -198,8 +202,27 @@ class Agent:
         if known is None:
             state = self._setup.drawn(self._meta, state, self._rng)
         decided = decision is not None
-        state, self._meta = self._setup.learn(self._meta, state, stats, pulled, decided=decided)
+        before = self._meta
+        state, self._meta = self._setup.learn(before, state, stats, pulled, decided=decided)
         self._book.put(task, state)
+        if self._meta.generation:
+            if self._meta.generation != before.generation:
+                self._stale = None
+            self._renew()
+
+    def _renew(self) -> None:
+        """Bring the next two stale tasks up to date, in the order in which tasks came."""
+        if self._stale is None:
+            self._stale = [t for t, s in self._book.states.items() if self._meta.is_stale(s.stats)]
+            self._stale.reverse()
+        done = 0
+        while self._stale and done < MOVED_TASKS:
+            task = self._stale.pop()
+            state = self._book.get(task)
+            if state is not None and self._meta.is_stale(state.stats):
+                state, self._meta = self._setup.renew(self._meta, state)
+                self._book.put(task, state)
+                done += 1
 
     # lifecycle
 

@@ -186,6 +186,13 @@ class Setup:
         )
         return new, meta
 
+    def renew(self, meta: MetaBelief, state: TaskState) -> tuple[TaskState, MetaBelief]:
+        """A stale task digested anew, with the same rewards."""
+        old = state.digested(meta)
+        digest, meta = meta.replace_task(old, old.stats, ())
+        kept = None if state.finished else digest
+        return state._replace(stats=digest.stats, digest=kept), meta
+
     def forget(self, meta: MetaBelief, state: TaskState) -> MetaBelief:
         """The meta-belief without this task."""
         return meta.absorb(-state.digested(meta).message) if self.source.LEARNS else meta

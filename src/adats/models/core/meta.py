@@ -22,7 +22,7 @@ class MetaBase(ABC, Generic[S, D]):
     """
 
     NAME: ClassVar[str]
-    RENEWS: ClassVar[bool] = False  # whether digests become stale: see `renewed` and `is_stale`
+    RENEWS: ClassVar[bool] = False  # whether digests can become stale
     total: Sum
     arms: tuple[Arm, ...] | None = None  # their names, where they have some
 
@@ -74,8 +74,13 @@ class MetaBase(ABC, Generic[S, D]):
         warnings.warn("retell is called replace_task now", DeprecationWarning, stacklevel=2)
         return self.replace_task(old, stats, changed)
 
+    @property
+    def generation(self) -> int:
+        """How often digests that had been made became stale."""
+        return 0
+
     def renewed(self) -> Self:
-        """The same belief after which digests made before may be stale, if it is time for that."""
+        """The same belief of the next generation, if it is time for that."""
         return self
 
     def is_stale(self, stats: S) -> bool:  # noqa: ARG002
@@ -88,6 +93,10 @@ class MetaBase(ABC, Generic[S, D]):
 
     def with_sums(self, values: FloatArray) -> Self:
         """The same model after what `sums` gave was absorbed."""
+        return self.with_total(values)
+
+    def with_total(self, values: FloatArray) -> Self:
+        """The same model with another sum of messages, two numbers for each of one."""
         high, low = values.reshape(2, -1)
         if high.shape != self.total.high.shape:
             raise ValueError(f"total has shape {high.shape}, not {self.total.high.shape}")
@@ -108,7 +117,7 @@ class MetaBase(ABC, Generic[S, D]):
         high, low = (np.array(part, dtype=np.float64) for part in data["total"])
         if high.ndim != 1 or low.shape != high.shape:
             raise ValueError(f"total has shape {high.shape}")
-        return self.with_sums(np.concatenate([high, low]))
+        return self.with_total(np.concatenate([high, low]))
 
     def share(
         self,

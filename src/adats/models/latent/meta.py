@@ -250,9 +250,31 @@ class LatentMeta(MetaBase[ArmSites, LatentDigest]):
         put(new, "_known_mu", mu)
         return new
 
+    @property
+    def generation(self) -> int:
+        return self.anchor.number
+
     def is_stale(self, stats: ArmSites) -> bool:
         """Whether its sites were found under an older anchor."""
         return stats.anchor != self.anchor.number and stats.pulls > 0
+
+    def sums(self) -> FloatArray:
+        """All that was absorbed, and the anchor."""
+        anchor = self.anchor
+        known = [[anchor.number, anchor.rewards], anchor.mean.ravel(), anchor.cov.ravel()]
+        return np.concatenate([*self.total, *known])
+
+    def with_sums(self, values: FloatArray) -> Self:
+        """The same model after what `sums` gave was absorbed."""
+        size, means = 2 * self.total.high.size, self.meta_mean.size
+        if values.size != size + 2 + means + self.meta_cov.size:
+            raise ValueError(f"{values.size} numbers are not what all tasks taught")
+        new = self.with_total(values[:size])
+        number, rewards = values[size : size + 2].tolist()
+        mean, cov = values[size + 2 : size + 2 + means], values[size + 2 + means :]
+        shapes = self.meta_mean.shape, self.meta_cov.shape
+        anchor = self._anchor(int(number), rewards, mean.reshape(shapes[0]), cov.reshape(shapes[1]))
+        return fill(new, anchor=anchor)
 
     # beliefs
 
