@@ -83,7 +83,7 @@ def play_runs(job: Job, runs: range) -> PlayedRuns:
             begin = time.perf_counter()
             if isinstance(agent, str):
                 meta = job.metas[name]
-                _play_learner(job, AGENTS[agent], meta, start, instances, first, rng, lost, chosen)
+                play_learner(job, AGENTS[agent], meta, start, instances, first, rng, lost, chosen)
             else:
                 built = agent(job.problem, int(rng.integers(2**63)))
                 _play_agent(job.problem, built, instances, lost, chosen)
@@ -106,7 +106,7 @@ def _warm_up(job: Job) -> None:
         absorb_of(job.problem, meta)(meta, _play_task(job, policy, meta, 0, given))
 
 
-def _play_learner(
+def play_learner(
     job: Job,
     learner: Learner,
     meta: MetaBelief,
@@ -116,8 +116,12 @@ def _play_learner(
     rng: Rng,
     regret: FloatArray,
     actions: IntArray,
+    watch: Callable[[Belief], None] | None = None,
 ) -> None:
-    """All tasks of one run, one after another, by a built-in agent (paper, Algorithm 1)."""
+    """All tasks of one run, one after another, by a built-in agent (paper, Algorithm 1).
+
+    `watch` sees the prior of each task, and that of the task that would come next.
+    """
     absorb = absorb_of(job.problem, meta) if job.compiled else plain_absorb
     source = learner.source_of(start.mu)
     learns, prior = source.LEARNS, source.prior(meta, source.draw(meta, rng))
@@ -127,6 +131,8 @@ def _play_learner(
     for s, (instance, lost, chosen) in enumerate(zip(instances, regret, actions, strict=True)):
         if learns and s:
             prior = source.prior(meta, source.draw(meta, rng))
+        if watch is not None:
+            watch(meta.task_prior())
         if loop is not None and sampled:
             stats = loop(job.problem, LoopInput(prior, instance, first, rng, lost, chosen))
         else:
@@ -137,6 +143,8 @@ def _play_learner(
             meta = _absorbed(job, meta, stats, told)
         elif learns:
             meta = absorb(meta, stats)
+    if watch is not None:
+        watch(meta.task_prior())
 
 
 def _absorbed(job: Job, meta: MetaBelief, stats: Any, told: list[Any]) -> MetaBelief:
