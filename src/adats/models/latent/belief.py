@@ -1,23 +1,31 @@
 """Beliefs over theta on the scale of eta, and over the mean rewards that follow from it."""
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import logsumexp, ndtr
+from scipy.special import logsumexp, ndtr, ndtri
+from scipy.stats import qmc
 
 from adats.models.core import linalg
 from adats.models.core.belief import BeliefBase
 from adats.models.core.frozen import put
 from adats.models.core.types import Conditioned, FloatArray, IntArray, Rng
 from adats.models.core.weights import draw, softmax
-from adats.models.gaussian.chances import best_gaussian
 from adats.models.latent import full
 from adats.models.latent.family import Family
 from adats.models.latent.sites import settled
 
-CHANCE_DRAWS = 64  # of mu and the level: given them, the chances of arms are exact
+POINTS = 4096  # of which each stands for a draw when the chances of arms are counted
+
+
+@lru_cache(maxsize=8)
+def _points(arms: int) -> FloatArray:
+    """Points spread as a standard normal is, more evenly than draws are; always the same."""
+    spread = qmc.Sobol(arms, seed=0).random(POINTS)
+    points: FloatArray = ndtri(np.clip(spread, 1e-9, 1 - 1e-9))
+    return points
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +155,24 @@ class LatentBelief(BeliefBase):
         index = draw(np.tile(self.weights[:, None], count), rng)
         z = rng.standard_normal((count, self.factor.shape[-1]))
         return self.eta_mean[index] + np.einsum("nij,nj->ni", self.factor[index], z)
+
+    def best_chances(self, arms: IntArray | None = None) -> FloatArray:
+        """Counted over fixed points: within 10 % where a chance is above 0.01, and never 0."""
+        mean, factor = self.eta_mean, self.factor
+        if arms is not None:
+            mean, factor = mean[:, arms], factor[:, arms]
+        size = mean.shape[1]
+        points = _points(size)
+        ends = np.rint(np.cumsum(self.weights) * POINTS).astype(np.intp).tolist()
+        counts, start = np.full(size, 1.0 / size), 0
+        for j, end in enumerate(ends):
+            if end > start:
+                lower = linalg.psd_factor(factor[j] @ factor[j].T)
+                best = (points[start:end] @ lower.T + mean[j]).argmax(axis=1)
+                counts += np.bincount(best, minlength=size)
+            start = end
+        chances: FloatArray = counts / counts.sum()
+        return chances
 
     def condition(self, stats: Any) -> "Conditioned[LatentBelief]":
         """By expectation propagation under this belief."""
