@@ -189,9 +189,7 @@ class LatentBelief(BeliefBase):
         logs = self.log_weights + gain
         evidence = float(logsumexp(logs) - logsumexp(self.log_weights))
         evidence -= stats.log_base
-        return Conditioned(
-            evidence, LatentBelief(self.family, logs, mean, linalg.psd_factors(cov))
-        )
+        return Conditioned(evidence, LatentBelief(self.family, logs, mean, linalg.psd_factors(cov)))
 
 
 class LatentPosterior(LatentBelief):

@@ -4,7 +4,7 @@ With G̃ = XᵀWX and b̃ = Xᵀb in place of G/σ² and B/σ² every formula of
 Arrays begin with the candidates.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -92,6 +92,11 @@ class Full(NamedTuple):
     """theta ~ N(mu, Σ_0) in a task, with FFᵀ = Σ_0."""
 
     factor: FloatArray
+    cov: FloatArray
+
+    @classmethod
+    def of(cls, cov: FloatArray) -> Self:
+        return cls(linalg.psd_factors(cov), cov)
 
     def prior(self, mean: FloatArray, cov: FloatArray) -> FullPrior:
         """Of theta where mu ~ N(mean, cov)."""
@@ -149,7 +154,7 @@ class Full(NamedTuple):
 
     def covs(self, arms: int) -> FloatArray:  # noqa: ARG002
         """Σ_0 of every candidate."""
-        return np.matmul(self.factor, np.swapaxes(self.factor, -1, -2))
+        return self.cov
 
 
 def square(factor: FloatArray) -> FloatArray:
