@@ -55,6 +55,7 @@ class LatentBase(MetaBase[S, D]):
     total: Sum = field(repr=False)  # of the messages of all tasks
     frames: tuple[FloatArray, FloatArray] = field(repr=False)  # of N(mu_q, Σ_q), and transposed
     _known_mu: ClassVar[linalg.Gaussians | None] = None  # of an object, once asked for
+    _known_moments: ClassVar[tuple[FloatArray, FloatArray] | None] = None
 
     def _set(
         self,
@@ -131,6 +132,17 @@ class LatentBase(MetaBase[S, D]):
             put(self, "_known_mu", known)
         return known
 
+    def mu_moments(self, phi: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
+        """Mean of Φmu and X, with XᵀX its covariance, under every candidate."""
+        known = self._known_moments
+        if known is None:
+            halves = self.mu.halves()
+            known = self.mu.means(halves), halves
+            put(self, "_known_moments", known)
+        if phi is None:
+            return known
+        return known[0] @ phi.T, np.matmul(known[1], phi.T)
+
     @property
     def log_posterior(self) -> FloatArray:
         """Of the candidates, not normalised."""
@@ -148,8 +160,7 @@ class LatentBase(MetaBase[S, D]):
     @property
     def mean(self) -> FloatArray:
         """Mean of mu over all candidates."""
-        mu = self.mu
-        mean: FloatArray = self.weights @ mu.means(mu.halves())
+        mean: FloatArray = self.weights @ self.mu_moments()[0]
         return mean
 
     def _draw_candidate(self, rng: Rng) -> int:
@@ -172,12 +183,12 @@ class LatentBase(MetaBase[S, D]):
         rewards = self.total.high.item(-1)
         if rewards < FIRST_ANCHOR or rewards < 2 * self.anchor.rewards:
             return self
-        mu = self.mu
-        halves = mu.halves()
+        mean, halves = self.mu_moments()
         cov = np.matmul(np.swapaxes(halves, -1, -2), halves)
         number = self.anchor.number + 1
-        new = evolve(self, anchor=self.anchor_at(number, rewards, mu.means(halves), cov))
-        put(new, "_known_mu", mu)
+        new = evolve(self, anchor=self.anchor_at(number, rewards, mean, cov))
+        put(new, "_known_mu", self.mu)
+        put(new, "_known_moments", (mean, halves))
         return new
 
     @property

@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import logsumexp, ndtr, ndtri
-from scipy.stats import qmc
 
 from adats.models.core import linalg
 from adats.models.core.belief import BeliefBase
@@ -22,10 +21,26 @@ POINTS = 4096  # of which each stands for a draw when the chances of arms are co
 
 @lru_cache(maxsize=8)
 def _points(arms: int) -> FloatArray:
-    """Points spread as a standard normal is, more evenly than draws are; always the same."""
-    spread = qmc.Sobol(arms, seed=0).random(POINTS)
+    """Points spread as a standard normal is, more evenly than draws are; always the same.
+
+    Multiples of powers of the root of x^(arms + 1) = x + 1, as the golden ratio for one arm.
+    """
+    root = 2.0
+    for _ in range(60):
+        root = (1.0 + root) ** (1.0 / (arms + 1))
+    steps = root ** -np.arange(1.0, arms + 1.0)
+    spread = (0.5 + np.arange(1.0, POINTS + 1.0)[:, None] * steps) % 1.0
     points: FloatArray = ndtri(np.clip(spread, 1e-9, 1 - 1e-9))
     return points
+
+
+def matched(
+    family: Family, weights: FloatArray, means: FloatArray, variances: FloatArray
+) -> "LatentArms":
+    """Every arm by itself, with the mean and variance of eta over all candidates."""
+    mean = weights @ means
+    variance = weights @ (variances + (means - mean) ** 2)
+    return LatentArms(family, mean, np.sqrt(variance))
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,10 +118,7 @@ class LatentBelief(BeliefBase):
     @cached_property
     def each_arm(self) -> LatentArms:
         """Every arm by itself, with the mean and variance of eta over all candidates."""
-        weights, means = self.weights, self.eta_mean
-        mean = weights @ means
-        variance = weights @ (self._eta_scale**2 + (means - mean) ** 2)
-        return LatentArms(self.family, mean, np.sqrt(variance))
+        return matched(self.family, self.weights, self.eta_mean, self._eta_scale**2)
 
     @cached_property
     def _rates(self) -> tuple[FloatArray, FloatArray]:
@@ -203,6 +215,11 @@ class LatentPosterior(LatentBelief):
     def sample(self, rng: Rng) -> FloatArray:
         drawn: FloatArray = self.family.mean(self.meta.posterior_sample(self.digest, rng))
         return drawn
+
+    @cached_property
+    def each_arm(self) -> LatentArms:
+        arms: LatentArms = self.meta.posterior_arms(self.digest)
+        return arms
 
     @cached_property
     def _joint(self) -> LatentBelief:

@@ -122,6 +122,14 @@ class Full(NamedTuple):
         found[..., -1, :-1] = found[..., :-1, -1] = -h
         found[..., -1, -1] = log_det - (shift * own).sum(axis=-1) - 2.0 * log_s
 
+    def moments(
+        self, sites: FloatArray, mu: FloatArray, halves: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance of each entry of theta in a task with these sites, where mu ~ N(mu,
+        XᵀX)."""
+        mean, factor = self.given(sites, mu, np.swapaxes(halves, -1, -2))
+        return mean, (factor**2).sum(axis=-1)
+
     def given(
         self,
         sites: FloatArray,
@@ -155,6 +163,10 @@ class Full(NamedTuple):
     def covs(self, arms: int) -> FloatArray:  # noqa: ARG002
         """Σ_0 of every candidate."""
         return self.cov
+
+    def variances(self, arms: int) -> FloatArray:
+        """The diagonal of each."""
+        return np.einsum("...ii->...i", self.covs(arms))
 
 
 def square(factor: FloatArray) -> FloatArray:

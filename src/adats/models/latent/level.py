@@ -91,6 +91,19 @@ class Level(NamedTuple):
         a = w * q
         return q, a, self.shared / (1.0 + self.shared * np.add.reduce(a, axis=-1, keepdims=True))
 
+    def moments(
+        self, sites: FloatArray, mu: FloatArray, halves: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance of each entry of theta in a task with these sites, where mu ~ N(mu,
+        XᵀX)."""
+        q, a, gain = self._parts(sites)
+        b = sites[1]
+        about = np.add.reduce(b * q - a * mu, axis=-1, keepdims=True)
+        mean = q * (mu + gain * about + self.own * b)
+        moved = halves - np.matmul(halves, (a * gain)[..., None])
+        variance = q * (self.own + q * (gain + np.add.reduce(moved * moved, axis=-2)))
+        return mean, variance
+
     def given(
         self, sites: FloatArray, mu: FloatArray, factor: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
@@ -126,3 +139,7 @@ class Level(NamedTuple):
     def covs(self, arms: int) -> FloatArray:
         """Σ_0 of every candidate."""
         return self.own[..., None] * np.eye(arms) + self.shared[..., None]
+
+    def variances(self, arms: int) -> FloatArray:
+        """The diagonal of each."""
+        return np.broadcast_to(self.own + self.shared, (len(self.own), arms))

@@ -28,7 +28,7 @@ from adats.models.latent.base import (
     means_of,
     octave,
 )
-from adats.models.latent.belief import LatentBelief, LatentPosterior
+from adats.models.latent.belief import LatentArms, LatentBelief, LatentPosterior, matched
 from adats.models.latent.full import Full
 from adats.models.latent.level import Level
 from adats.models.latent.stats import ArmSites, ClickStats, EventStats
@@ -176,12 +176,8 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
     # beliefs
 
     def _joint(self, sites: FloatArray, phi: FloatArray | None) -> LatentBelief:
-        mu = self.mu
-        halves = mu.halves()
-        mean, factor = mu.means(halves), np.swapaxes(halves, -1, -2)
-        if phi is not None:
-            mean, factor = mean @ phi.T, np.matmul(phi, factor)
-        theta, wide = self.spread.given(sites, mean, factor)
+        mean, halves = self.mu_moments(phi)
+        theta, wide = self.spread.given(sites, mean, np.swapaxes(halves, -1, -2))
         return LatentBelief(self.family, self.log_posterior, theta, wide)
 
     def task_prior(self, *, design: FloatArray | None = None) -> LatentBelief:
@@ -196,6 +192,12 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
     def posterior_joint(self, digest: LatentDigest) -> LatentBelief:
         """The same worked out under every candidate."""
         return self._joint(digest.stats.sites_of(self.log_weights.size), digest.design)
+
+    def posterior_arms(self, digest: LatentDigest) -> LatentArms:
+        """The same of each arm by itself."""
+        sites = digest.stats.sites_of(self.log_weights.size)
+        mean, variance = self.spread.moments(sites, *self.mu_moments(digest.design))
+        return matched(self.family, self.weights, mean, variance)
 
     def posterior_sample(self, digest: LatentDigest, rng: Rng) -> FloatArray:
         """A draw of theta: a candidate, then mu, then theta."""
@@ -213,10 +215,12 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         design: FloatArray | None = None,
     ) -> FloatArray:
         """On the scale of theta. Not knowing the candidate is not knowing the task prior."""
-        both = self.task_prior(design=design).each_arm.eta_scale ** 2
-        arms = both.size
-        within = self.weights @ np.einsum("...ii->...i", self.spread.covs(arms))
-        return linalg.part_of(both - within, within)
+        means, halves = self.mu_moments(self._phi(design))
+        weights = self.weights
+        within = weights @ self.spread.variances(means.shape[-1])
+        gaps = means - weights @ means
+        between = weights @ (np.add.reduce(halves * halves, axis=-2) + gaps * gaps)
+        return linalg.part_of(between, within)
 
     def prior_given(self, mu: ArrayLike, *, design: FloatArray | None = None) -> LatentBelief:
         """P(·; mu) of the candidate mu[0] at mu[1:]; the index is not needed if there is one."""
