@@ -18,10 +18,10 @@ RATES = (0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
 STRENGTHS = (2.0, 5.0, 15.0, 50.0, 150.0, 500.0)  # pulls that the task prior is worth
 FACTORS = (0.03, 0.1, 0.2, 0.35, 0.6, 1.0, 1.7, 3.0, 5.0, 10.0, 30.0)  # of the typical count
 BASE_SCALE = 2.5  # of the log-odds, or the logarithm, of the base rate
-SPREADS = (0.02, 0.08, 0.3, 1.0)  # of tasks
+SPREADS = (0.02, 0.06, 0.2, 0.8)  # of tasks
 WEIGHTS = (1.0, 1.0, 1.0, 1.0)
-LEVELS = (0.0, 0.5)  # of the level that a task's arms share
-ARM_SCALES = (0.5,)  # of arms
+LEVELS = (0.1, 0.7)  # of the level that the arms of a task share
+ARM_SCALES = (0.8,)  # of arms
 TASK_SCALES = (0.03, 0.1, 0.3, 1.0)  # of the rough scale of rewards
 NOISES = (0.1, 0.3, 1.0, 3.0)
 
