@@ -121,6 +121,11 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
     def n_candidates(self) -> int:
         return self.log_weights.size * self.n_arms if self.log_weights.size > 1 else 0
 
+    @property
+    def mean(self) -> FloatArray:
+        """Mean reward of each arm in a new task."""
+        return self.task_prior().mean
+
     # tasks
 
     def empty(self, *, design: FloatArray | None = None) -> ArmSites:
