@@ -10,9 +10,8 @@ from scipy.special import logsumexp, ndtr
 from adats.models.core import linalg
 from adats.models.core.belief import BeliefBase
 from adats.models.core.frozen import put
-from adats.models.core.types import Conditioned, FloatArray, IntArray, Rng
+from adats.models.core.types import Conditioned, FloatArray, Rng
 from adats.models.core.weights import draw, softmax
-from adats.models.gaussian.chances import best_gaussian
 from adats.models.latent import full
 from adats.models.latent.family import Family
 from adats.models.latent.sites import settled
