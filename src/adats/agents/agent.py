@@ -174,17 +174,20 @@ class Agent:
         self,
         decision: Decision | None = None,
         *,
-        reward: Any,
+        reward: Any = None,
         task: Task | None = None,
         action: Any = None,
         features: ArrayLike | None = None,
         design: ArrayLike | None = None,
+        pulls: Any = None,
+        successes: Any = None,
     ) -> None:
         """Learn from a reward: of a decision, or of a task, an action and its features in a log.
 
         An array of arms (or of rows of features) with as many rewards is a semi-bandit action or
         a batch of pulls. Give the decision where there is one: otherwise indices take its pull
-        for pending still.
+        for pending still. Where rewards are binary or counts, so many `pulls` and `successes`, the
+        sum of their rewards, may stand in place of single rewards; fractions are legal.
         """
         if decision is not None:
             if not isinstance(decision, Decision):
@@ -198,7 +201,12 @@ class Agent:
         known = self._book.get(task)
         state = self._opened(task, known, design) if known is None or design is not None else known
         pulled = self._setup.arms.pulled(action, features)
-        stats = state.stats.add(pulled, reward)
+        if pulls is None and successes is None:
+            stats = state.stats.add(pulled, reward)
+        elif reward is None and pulls is not None and successes is not None:
+            stats = state.stats.add_counts(pulled, pulls, successes)
+        else:
+            raise ValueError("give a reward, or pulls and successes")
         if known is None:
             state = self._setup.drawn(self._meta, state, self._rng)
         decided = decision is not None

@@ -17,7 +17,7 @@ from adats.models.core.types import ArmBelief, FloatArray, Rng
 
 CAUTION = 1.1  # more than the Gittins index asks for: it guards the tail
 USUAL_TASKS, MOST_TASKS = 10, 20  # that a decision looks ahead: if nobody knows, and ever
-TINY, HUGE = 1e-300, 1e12
+TINY = 1e-300
 
 
 class Scene(NamedTuple):
@@ -50,7 +50,7 @@ class Thompson:
         theta: FloatArray = scene.belief.sample(scene.rng)
         if scene.rows is None:
             return theta
-        drawn: FloatArray = scene.rows.dot(theta)
+        drawn: FloatArray = scene.belief.rewards_at(scene.rows, theta)
         return drawn
 
 
@@ -79,10 +79,10 @@ class Greedy:
     DRAWS: ClassVar[bool] = False
 
     def values(self, scene: Scene) -> FloatArray:
-        mean: FloatArray = scene.belief.mean
         if scene.rows is None:
+            mean: FloatArray = scene.belief.mean
             return mean
-        means: FloatArray = scene.rows.dot(mean)
+        means: FloatArray = scene.belief.expected_rewards(scene.rows)
         return means
 
 
@@ -98,13 +98,6 @@ def _rounds_left(scene: Scene) -> int:
     if scene.horizon is None:
         raise ValueError("this policy plans ahead: say how many rounds are left, ask(horizon=...)")
     return checks.count_of("horizon", scene.horizon)
-
-
-def _ratio(arms: ArmBelief) -> FloatArray:
-    """v: the variance of each arm's mean reward over that of one reward."""
-    known = np.isfinite(arms.scale)
-    noise = np.maximum(np.where(known, arms.reward_variance, 1.0), TINY)
-    return np.where(known, np.where(known, arms.scale, 0.0) ** 2 / noise, HUGE)
 
 
 def finite_horizon_level(v: Any, rounds: Any) -> Any:
@@ -126,7 +119,7 @@ class FiniteHorizon(_Index):
     """An approximation of the finite-horizon Gittins index (after Lattimore 2016)."""
 
     def level(self, arms: ArmBelief, scene: Scene) -> FloatArray:
-        level: FloatArray = finite_horizon_level(_ratio(arms), _rounds_left(scene))
+        level: FloatArray = finite_horizon_level(arms.variance_ratio, _rounds_left(scene))
         return level
 
 
@@ -155,7 +148,8 @@ class FarSighted(_Index):
         later: float = USUAL_TASKS * length
         if self.later is not None:
             later = min(self.later, MOST_TASKS * length)
-        level: FloatArray = far_sighted_level(_ratio(arms), left + later * scene.share() ** 2)
+        rounds = left + later * scene.share() ** 2
+        level: FloatArray = far_sighted_level(arms.variance_ratio, rounds)
         return level
 
 

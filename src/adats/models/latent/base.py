@@ -171,12 +171,22 @@ class LatentBase(MetaBase[S, D]):
         return int(cumulative.searchsorted(rng.random() * cumulative[-1], side="right"))
 
     def _draw_mu(self, which: int, rng: Rng) -> FloatArray:
-        return self.mu.sample(which, rng.standard_normal(self.meta_mean.shape[-1]))
+        return self.mu.sample(which, rng.standard_normal(self.meta_mean.shape[1:]))
 
     def sample(self, rng: Rng) -> FloatArray:
         """The index of a candidate, followed by a draw of its mu."""
         which = self._draw_candidate(rng)
         return np.append(float(which), self._draw_mu(which, rng))
+
+    def checked_mu(self, mu: ArrayLike) -> tuple[int, FloatArray]:
+        """What `sample` gives: the index of a candidate, not needed if there is one, and its mu."""
+        count, p = self.meta_mean.shape
+        values = checks.array("mu", mu, ndim=1)
+        if count == 1 and values.size == p:
+            values = np.append(0.0, values)
+        if values.size != p + 1 or values[0] not in range(count):
+            raise ValueError(f"mu must be a candidate's index and {p} numbers, got {values}")
+        return int(values[0]), values[1:]
 
     def renewed(self) -> Self:
         """With a new anchor, once the rewards have doubled."""

@@ -10,7 +10,7 @@ from scipy.special import logsumexp, ndtr, ndtri
 from adats.models.core import linalg
 from adats.models.core.belief import BeliefBase
 from adats.models.core.frozen import put
-from adats.models.core.types import Conditioned, FloatArray, IntArray, Rng
+from adats.models.core.types import Conditioned, FloatArray, Rng
 from adats.models.core.weights import draw, softmax
 from adats.models.latent import full
 from adats.models.latent.family import Family

@@ -46,13 +46,7 @@ class Family:
 
     def check_counts(self, pulls: Any, successes: Any) -> tuple[float, float]:
         """So many pulls, and the sum of their rewards; fractions are legal."""
-        n, s = checks.number("pulls", pulls), checks.number("successes", successes)
-        if not 0.0 < n < checks.HUGE:
-            raise InvalidValue("pulls", f"must be positive, got {n}")
-        if not 0.0 <= s <= min(self.most * n, checks.HUGE):
-            top = f"from 0 to {n}, the pulls" if self.most == 1.0 else "0 or more"
-            raise InvalidValue("successes", f"must be {top}, got {s}")
-        return n, s
+        return checks.counts(pulls, successes, self.most)
 
 
 def bernoulli_log_partition(eta: Any) -> Any:

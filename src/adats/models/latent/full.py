@@ -4,7 +4,7 @@ With G̃ = XᵀWX and b̃ = Xᵀb in place of G/σ² and B/σ² every formula of
 Arrays begin with the candidates.
 """
 
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, cast
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from adats.models.core import linalg
 from adats.models.core.types import FloatArray, Rng
 
 NARROW = 1e-12  # the least part of a marginal variance that its cavity may divide by
+FEW = 6  # candidates that are worked out one by one
+SMALL = 1e-9  # the least variance of a cavity: rows of zeros have none of their own
 
 
 class Seen(NamedTuple):
@@ -45,19 +47,55 @@ def let_go(known: Seen) -> FloatArray:
     return np.concatenate([flat, known.shift, known.log_s[..., None]], axis=-1)
 
 
-def covariances(factor: FloatArray, gram: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """S = (Σ⁻¹ + G̃)⁻¹ with FFᵀ = Σ, and log det(I + FᵀG̃F)."""
+def whitened(
+    factor: FloatArray, gram: FloatArray, sides: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """C⁻¹Fᵀ sides with CCᵀ = I + FᵀG̃F, and log det of that, of each of a stack."""
+    if len(gram) > FEW:
+        half, logs = halves(factor, gram)
+        return np.matmul(half, sides), logs
+    found, logs = np.empty(sides.shape), np.empty(len(gram))
+    for i, (f, g) in enumerate(zip(factor, gram, strict=True)):  # for few faster than stacked
+        half, lower = linalg.whiten(f, g)
+        np.dot(half, sides[i], out=found[i])
+        logs[i] = 2.0 * linalg.log_det(lower)
+    return found, logs
+
+
+def halves(factor: FloatArray, gram: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """X with XᵀX = (Σ⁻¹ + G̃)⁻¹ and FFᵀ = Σ, and log det(I + FᵀG̃F)."""
     turned = np.swapaxes(factor, -1, -2)
     inner = np.matmul(turned, np.matmul(gram, factor)) + np.eye(gram.shape[-1])
     lower = linalg.lower_factors(inner)
-    half = np.linalg.solve(lower, turned)
+    half = cast(FloatArray, np.linalg.solve(lower, turned))
     logs = 2.0 * np.log(np.einsum("...ii->...i", lower)).sum(axis=-1)
+    return half, logs
+
+
+def covariances(factor: FloatArray, gram: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """S = (Σ⁻¹ + G̃)⁻¹ with FFᵀ = Σ, and log det(I + FᵀG̃F)."""
+    half, logs = halves(factor, gram)
     return np.matmul(np.swapaxes(half, -1, -2), half), logs
 
 
 def times(matrix: FloatArray, vector: FloatArray) -> FloatArray:
     product: FloatArray = np.matmul(matrix, vector[..., None])[..., 0]
     return product
+
+
+def terms(factor: FloatArray, known: Seen) -> FloatArray:
+    """What a task says of x = (theta's prior mean, 1): log p(rewards | mean) = -½ xᵀT x.
+
+    The blocks of T are M = P G̃, minus h = P b̃, and -2c.
+    """
+    dim = known.shift.shape[-1]
+    found = np.empty((len(known.shift), dim + 1, dim + 1))
+    found[:, :-1, :-1], found[:, :-1, -1] = known.gram, -known.shift
+    sides, log_det = whitened(factor, known.gram, found[:, :-1])
+    found[:, -1, :-1] = found[:, :-1, -1]
+    found[:, -1, -1] = log_det - 2.0 * known.log_s
+    found -= np.matmul(np.swapaxes(sides, -1, -2), sides)
+    return found
 
 
 class FullPrior(NamedTuple):
@@ -67,6 +105,7 @@ class FullPrior(NamedTuple):
     factor: FloatArray
     rows: FloatArray | None
     frozen: FloatArray | None = None
+    known: Seen | None = None  # what the sites say, if they are those of a single cavity
 
     def cavities(self, sites: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Mean and variance of each eta, from all sites but its own."""
@@ -78,14 +117,28 @@ class FullPrior(NamedTuple):
         else:
             m = theta @ self.rows.T
             v = (np.matmul(self.rows, cov) * self.rows).sum(axis=-1)
-        w, b = sites[0], sites[1]
-        left = np.maximum(1.0 - w * v, NARROW)
-        return (m - v * b) / left, v / left
+        return _without(m, v, sites[0], sites[1])
 
     def cavity(self, sites: FloatArray, arm: int) -> tuple[FloatArray, FloatArray]:
         """Those of one arm."""
-        m, v = self.cavities(sites)
-        return m[..., arm], v[..., arm]
+        known = self.known or seen(sites, self.rows, self.frozen)
+        row = np.eye(self.mean.shape[-1])[arm] if self.rows is None else self.rows[arm]
+        sides = np.empty((*known.shift.shape, 2))
+        sides[..., 0] = row
+        sides[..., 1] = known.shift - times(known.gram, self.mean)
+        both, _ = whitened(self.factor, known.gram, sides)
+        products = np.add.reduce(both * both[..., :1], axis=-2)
+        m = self.mean @ row + products[..., 1]
+        v = products[..., 0]
+        return _without(m, v, sites[0, ..., arm], sites[1, ..., arm])
+
+
+def _without(
+    m: FloatArray, v: FloatArray, w: FloatArray, b: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """N(m, v) divided by the site: what is believed of eta without its own rewards."""
+    left = np.maximum(1.0 - w * v, NARROW)
+    return (m - v * b) / left, np.maximum(v / left, SMALL)
 
 
 class Full(NamedTuple):

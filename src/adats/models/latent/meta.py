@@ -140,10 +140,8 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         if stats.table.shape[1] != arms:
             raise ValueError(f"statistics of {stats.table.shape[1]} arms, but there are {arms}")
         candidates = self.log_weights.size
-        if (
-            not stats.settled
-            and stats.pulls
-            or (stats.sites is not None and stats.sites.shape[1] != candidates)
+        if (not stats.settled and stats.pulls) or (
+            stats.sites is not None and stats.sites.shape[1] != candidates
         ):
             if (stats.table[0] < 0).any():
                 raise ValueError("statistics of fewer than 0 pulls: more was taken out than put in")
@@ -229,14 +227,9 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
 
     def prior_given(self, mu: ArrayLike, *, design: FloatArray | None = None) -> LatentBelief:
         """P(·; mu) of the candidate mu[0] at mu[1:]; the index is not needed if there is one."""
-        count, p = self.meta_mean.shape
-        values = checks.array("mu", mu, ndim=1)
-        if count == 1 and values.size == p:
-            values = np.append(0.0, values)
-        if values.size != p + 1 or values[0] not in range(count):
-            raise ValueError(f"mu must be a candidate's index and {p} numbers, got {values}")
-        phi, which = self._phi(design), int(values[0])
-        mean = values[1:] if phi is None else phi @ values[1:]
+        which, mean = self.checked_mu(mu)
+        phi = self._phi(design)
+        mean = mean if phi is None else phi @ mean
         cov = self.spread.covs(mean.size)[which]
         factor = linalg.psd_factor(cov)[None]
         return LatentBelief(self.family, np.zeros(1), mean[None], factor)

@@ -1,15 +1,12 @@
 """Statistics of clicks and of counts. They keep the sites in which they were worked out."""
 
-import math
-
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from adats.models.beta.stats import BinaryStats
-
 from adats.models.core.frozen import put
-from adats.models.core.stats import ArmStats, arm_index
+from adats.models.core.stats import ArmStats
 from adats.models.core.types import FloatArray
 from adats.models.gamma.stats import CountStats
 from adats.models.latent.family import BINARY, COUNT, Family
@@ -65,14 +62,8 @@ class ArmSites(ArmStats):
         return self._new(super().add(action, reward).table, self.sites, self.anchor, False)
 
     def add_counts(self, action: Any, pulls: Any, successes: Any) -> Self:
-        n, s = self.FAMILY.check_counts(pulls, successes)
-        table = self.table.copy()
-        table[:, arm_index(action, table.shape[1])] += self._column(n, s)
+        table = super().add_counts(action, pulls, successes).table
         return self._new(table, self.sites, self.anchor, False)
-
-    def _column(self, n: float, s: float) -> FloatArray:
-        column = np.array([n, s, s * s, math.lgamma(s + 1.0)])
-        return column[: len(self.table)]
 
     def flat(self) -> FloatArray:
         sites = self.sites
