@@ -18,7 +18,8 @@ NODES = WIDER * _NODES
 LOG_WEIGHTS = np.log(_WEIGHTS * WIDER / np.sqrt(2 * np.pi)) + 0.5 * _NODES**2
 POWERS = np.stack([np.ones(NODES.size), NODES, NODES**2], axis=1)
 BASIS = np.concatenate([POWERS.T, LOG_WEIGHTS[None]])
-FAR, THIN = 0.5**2, 0.5  # nodes are laid anew if the mean is further off, or the variance less
+# nodes are laid anew if the mean is further off, or the variance less or more
+FAR, THIN, WIDE = 0.5**2, 0.5, 2.0
 NARROW = 1e-9
 NEWTON_STEPS = 100  # at most: mostly it needs five
 CLOSE = 0.05  # standard deviations from the mode: nearer is not needed
@@ -105,13 +106,16 @@ def fit(
 
 
 def tell(family: Family, n: float, s: float, prior: Prior, sites: FloatArray, arm: int) -> None:
-    """Put the site of one arm into `sites`, after more pulls of it: n and s in all."""
-    m, v = prior.cavity(sites, arm)
+    """Put the site of one arm into `sites`, after its rewards have changed: n and s in all."""
     own = sites[..., arm]
+    if n == 0.0:
+        own[...] = 0.0
+        return
+    m, v = prior.cavity(sites, arm)
     variance = v / (1.0 + own[0] * v)
     centre = variance * (m / v + own[1])
     first, spread = fit(family, n, s, m, v, centre, np.sqrt(variance), own)
-    if (first * first).max() > FAR or spread.min() < THIN:
+    if (first * first).max() > FAR or spread.min() < THIN or spread.max() > WIDE:
         _search(family, np.full(m.shape, n), np.full(m.shape, s), m, v, own)
 
 
