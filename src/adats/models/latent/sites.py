@@ -23,7 +23,8 @@ FAR, THIN, WIDE = 0.5**2, 0.5, 2.0
 NARROW = 1e-9
 NEWTON_STEPS = 100  # at most: mostly it needs five
 CLOSE = 0.05  # standard deviations from the mode: nearer is not needed
-SWEEPS, SETTLED = 12, 1e-3  # at most; until no mean moves by more standard deviations
+SWEEPS, SETTLED = 24, 3e-3  # at most; until no cavity moves by more standard deviations
+DAMPED_FROM = 3  # sweeps: arms that share much would swing to and fro
 SMALLEST = 1e-300
 
 
@@ -125,14 +126,16 @@ def settled(
     """The sites of all arms, each right for its cavity, from any sites."""
     pulled = n > 0
     pulls, wins = np.broadcast_to(n, sites.shape[1:]), np.broadcast_to(s, sites.shape[1:])
-    for _ in range(SWEEPS):
-        m, v = prior.cavities(sites)
+    m, v = prior.cavities(sites)
+    for sweep in range(SWEEPS):
         before, sites = sites, np.zeros(sites.shape)
         _search(family, pulls, wins, m, v, sites)
         sites *= pulled
-        tight = sites[0] + 1.0 / v
-        moved = (sites[1] - before[1]) - (sites[0] - before[0]) * (m / v + sites[1]) / tight
-        if (moved * moved / tight).max(initial=0.0) < SETTLED**2:
+        if DAMPED_FROM <= sweep < SWEEPS - 1:
+            sites = 0.5 * (before + sites)
+        old = m
+        m, v = prior.cavities(sites)
+        if ((m - old) ** 2 / v).max(initial=0.0) < SETTLED**2:
             break
     return sites
 
