@@ -15,7 +15,7 @@ from adats.models.core import checks
 from adats.models.core.errors import InvalidValue
 from adats.models.core.types import FloatArray
 
-LARGEST = 700.0  # exp of more is infinite
+LARGEST = 300.0  # exp of more is not told apart: times any number of pulls it is finite
 # evenly spaced nodes for integrals over a standard normal: exact to round-off for smooth functions
 NODES = np.linspace(-8.0, 8.0, 97)
 WEIGHTS = np.exp(-0.5 * NODES**2) / np.exp(-0.5 * NODES**2).sum()
@@ -48,10 +48,10 @@ class Family:
         """So many pulls, and the sum of their rewards; fractions are legal."""
         n, s = checks.number("pulls", pulls), checks.number("successes", successes)
         if not 0.0 < n < checks.HUGE:
-            raise InvalidValue("pulls", f"must be positive, got {n}")
+            raise InvalidValue("pulls", f"must be positive and less than {checks.HUGE}, got {n}")
         if not 0.0 <= s <= min(self.most * n, checks.HUGE):
-            top = f"from 0 to {n}, the pulls" if self.most == 1.0 else "0 or more"
-            raise InvalidValue("successes", f"must be {top}, got {s}")
+            top = f"{n}, the pulls" if self.most == 1.0 else f"{checks.HUGE}"
+            raise InvalidValue("successes", f"must be from 0 to {top}, got {s}")
         return n, s
 
 

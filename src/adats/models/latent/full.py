@@ -10,6 +10,7 @@ import numpy as np
 
 from adats.models.core import linalg
 from adats.models.core.types import FloatArray, Rng
+from adats.models.latent.sites import LEAST_VARIANCE
 
 NARROW = 1e-12  # the least part of a marginal variance that its cavity may divide by
 
@@ -80,7 +81,7 @@ class FullPrior(NamedTuple):
             v = (np.matmul(self.rows, cov) * self.rows).sum(axis=-1)
         w, b = sites[0], sites[1]
         left = np.maximum(1.0 - w * v, NARROW)
-        return (m - v * b) / left, v / left
+        return (m - v * b) / left, np.maximum(v / left, LEAST_VARIANCE)
 
     def cavity(self, sites: FloatArray, arm: int) -> tuple[FloatArray, FloatArray]:
         """Those of one arm."""

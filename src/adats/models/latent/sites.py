@@ -5,7 +5,7 @@ exp(log_s + b·eta - ½ w·eta²), with the mass, mean and variance of the true 
 N(m, v), which is what is believed of eta without these pulls. Arrays end in (candidates, arms).
 """
 
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -26,6 +26,7 @@ CLOSE = 0.05  # standard deviations from the mode: nearer is not needed
 SWEEPS, SETTLED = 24, 3e-3  # at most; until no cavity moves by more standard deviations
 DAMPED_FROM = 3  # sweeps: arms that share much would swing to and fro
 SMALLEST = 1e-300
+LEAST_VARIANCE = 1e-6  # of a cavity: what is known better needs no wider fit, and round-off grows
 
 
 class Prior(Protocol):

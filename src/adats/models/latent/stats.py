@@ -1,13 +1,11 @@
 """Statistics of clicks and of counts. They keep the sites in which they were worked out."""
 
 import math
-
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from adats.models.beta.stats import BinaryStats
-
 from adats.models.core.frozen import put
 from adats.models.core.stats import ArmStats, arm_index
 from adats.models.core.types import FloatArray
@@ -71,8 +69,8 @@ class ArmSites(ArmStats):
         return self._new(table, self.sites, self.anchor, False)
 
     def _column(self, n: float, s: float) -> FloatArray:
-        column = np.array([n, s, s * s, math.lgamma(s + 1.0)])
-        return column[: len(self.table)]
+        """What n pulls with the sum s add to the statistics of their arm."""
+        return np.array([n, s, s])  # the square of 1 is 1
 
     def flat(self) -> FloatArray:
         sites = self.sites
@@ -119,6 +117,11 @@ class EventStats(ArmSites, CountStats):
     """Pulls and summed counts of every arm."""
 
     FAMILY: ClassVar[Family] = COUNT
+
+    def _column(self, n: float, s: float) -> FloatArray:
+        """As if every pull had the same reward."""
+        each = s / n
+        return np.array([n, s, s * each, n * math.lgamma(each + 1.0)])
 
     @property
     def log_base(self) -> float:
