@@ -49,7 +49,7 @@ class Family:
         n, s = checks.number("pulls", pulls), checks.number("successes", successes)
         if not 0.0 < n < checks.HUGE:
             raise InvalidValue("pulls", f"must be positive and less than {checks.HUGE}, got {n}")
-        if not 0.0 <= s <= min(self.most * n, checks.HUGE):
+        if not 0.0 <= s <= min(min(self.most, checks.HUGE) * n, checks.HUGE):
             top = f"{n}, the pulls" if self.most == 1.0 else f"{checks.HUGE}"
             raise InvalidValue("successes", f"must be from 0 to {top}, got {s}")
         return n, s

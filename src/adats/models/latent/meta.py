@@ -34,6 +34,7 @@ from adats.models.latent.level import Level
 from adats.models.latent.stats import ArmSites, ClickStats, EventStats
 
 STATS: dict[str, type[ArmSites]] = {"binary": ClickStats, "count": EventStats}
+FARTHEST, WIDEST = 30.0, 10.0  # of theta in a task: its mean, and its standard deviation
 
 
 class LatentDigest(NamedTuple):
@@ -110,6 +111,7 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         fill(self, arms=names)
         spread = _spread(task_scale, level_scale, task_cov, dim)
         self._set(means, cov, spread, rewards, weights, phi)
+        _check_reach(self.task_prior())
 
     # what the model is
 
@@ -275,6 +277,20 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         return super().to_dict() | {"arms": self.arms}
 
 
+def _check_reach(prior: LatentBelief) -> None:
+    """Raise where theta may be so far out that rewards are certain, or not finite."""
+    far = np.abs(prior.eta_mean).max()
+    if far > FARTHEST:
+        raise InvalidValue("mean", f"is on the scale of theta, within ±{FARTHEST:g}, got {far}")
+    wide = np.sqrt((prior.factor**2).sum(axis=-1)).max()
+    if wide > WIDEST:
+        raise InvalidValue(
+            "cov",
+            f"and the spread of tasks give theta a standard deviation of {wide}, more than "
+            f"{WIDEST:g}; a variance of 4 leaves every rate open",
+        )
+
+
 def _padded(total: FloatArray, p: int) -> FloatArray:
     """A sum of messages with room for one more arm, before the last entry of x = (mu, 1)."""
     old = total[:, :-1].reshape(-1, p + 1, p + 1)
@@ -290,9 +306,14 @@ def _spread(
     if (task_scale is None) == (task_cov is None):
         raise ValueError("give task_scale, the spread of tasks, or task_cov, a whole covariance")
     if task_cov is not None:
+        if np.any(level_scale):
+            raise InvalidValue("level_scale", "is part of task_cov: add its square to every entry")
         return Full.of(covariances_of("task_cov", task_cov, dim))
     own = np.atleast_1d(checks.non_negative("task_scale", task_scale))
     shared = np.atleast_1d(checks.non_negative("level_scale", level_scale))
-    if own.ndim != 1 or shared.ndim != 1:
-        raise InvalidValue("task_scale", f"is one number a candidate, got shape {own.shape}")
+    for name, part in (("task_scale", own), ("level_scale", shared)):
+        if part.ndim != 1 or part.size == 0:
+            raise InvalidValue(name, f"is one number a candidate, got shape {part.shape}")
+        if part.max() > checks.HUGE:
+            raise InvalidValue(name, f"must be less than {checks.HUGE}, got {part.max()}")
     return Level(own[:, None] ** 2, shared[:, None] ** 2)
