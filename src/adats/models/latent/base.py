@@ -154,7 +154,7 @@ class LatentBase(MetaBase[S, D]):
         return softmax(self.log_posterior)
 
     def log_evidence(self) -> float:
-        """Log density of all absorbed rewards, up to what depends on the rewards alone."""
+        """Log density of all absorbed rewards."""
         return float(logsumexp(self.log_posterior))
 
     @property

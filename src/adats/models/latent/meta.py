@@ -47,11 +47,16 @@ class LatentDigest(NamedTuple):
     @property
     def message(self) -> FloatArray:
         sites = self.stats.sites_of(len(self.spread[0]))
-        return _message(self.spread, sites, self.design, self.stats.pulls)
+        stats = self.stats
+        return _message(self.spread, sites, self.design, stats.pulls, stats.log_base or None)
 
 
 def _message(
-    spread: Level | Full, sites: FloatArray, design: FloatArray | None, pulls: ArrayLike
+    spread: Level | Full,
+    sites: FloatArray,
+    design: FloatArray | None,
+    pulls: ArrayLike,
+    log_base: ArrayLike | None,
 ) -> FloatArray:
     """T of every candidate and the number of rewards; of one set of sites, or of several."""
     several, arms = sites.shape[1:-1], sites.shape[-1] + 1
@@ -66,6 +71,8 @@ def _message(
         found = np.empty((*several, size + 1))
         found[..., :-1] = np.matmul(frame.T, np.matmul(terms, frame)).reshape(*several, size)
     found[..., -1] = pulls
+    if log_base is not None:
+        found[..., -2] += 2.0 * np.asarray(log_base)  # the last of T is -2c
     return found.reshape(*several[:-1], -1)
 
 
@@ -160,6 +167,8 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         """Only the sites of arms that changed are worked out, except where all should move: when
         the anchor is a new one, and when the pulls of the task have doubled."""
         phi, candidates = old.design, self.log_weights.size
+        if stats.table.shape != old.stats.table.shape:
+            raise ValueError(f"statistics of {stats.table.shape[1]} arms, not of as many as before")
         prior = self._task_anchor(phi, None if phi is self.design else phi)
         before = old.stats.sites_of(candidates)
         pulls, had = stats.pulls, old.stats.pulls
@@ -172,7 +181,9 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
             after = ep.settled(self.family, n, s, prior, before)
         new = LatentDigest(stats.with_sites(after, self.anchor.number), phi, self.spread)
         both = np.stack([before, after], axis=1)
-        out, add = _message(self.spread, both, phi, np.array([[had], [pulls]]))
+        bases = old.stats.log_base, stats.log_base
+        log_base = np.array(bases)[:, None] if any(bases) else None
+        out, add = _message(self.spread, both, phi, np.array([[had], [pulls]]), log_base)
         return new, evolve(self, total=self.total.swap(out, add)).renewed()
 
     # beliefs
