@@ -269,9 +269,16 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         return fill(new, anchor=new.anchor_at(old.number + 1, old.rewards, mu.means(halves), cov))
 
     def _common(self, arm: int) -> FloatArray:
-        """The covariance of this arm's mu with another's: the largest of them, or 0."""
+        """The covariance of this arm's mu with another's: the largest of them, or 0.
+
+        It is at least what the other arms say of both, and at most the variance: else the whole
+        is no covariance.
+        """
+        rest = np.delete(np.delete(self.meta_cov, arm, axis=1), arm, axis=2)
         others = np.delete(self.meta_cov[:, arm], arm, axis=1)
-        return others.max(axis=1, initial=0.0)
+        told = np.einsum("ci,cij,cj->c", others, np.linalg.pinv(rest, hermitian=True), others)
+        most = np.maximum(others.max(axis=1, initial=0.0), told)
+        return np.minimum(most, self.meta_cov[:, arm, arm])
 
     # files
 
