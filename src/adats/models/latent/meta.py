@@ -278,7 +278,8 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         others = np.delete(self.meta_cov[:, arm], arm, axis=1)
         told = np.einsum("ci,cij,cj->c", others, np.linalg.pinv(rest, hermitian=True), others)
         most = np.maximum(others.max(axis=1, initial=0.0), told)
-        return np.minimum(most, self.meta_cov[:, arm, arm])
+        common: FloatArray = np.minimum(most, self.meta_cov[:, arm, arm])
+        return common
 
     # files
 
