@@ -194,7 +194,13 @@ def condition_all(frame: FloatArray, turned: FloatArray, terms: FloatArray) -> G
     inner += _eye(inner.shape[-1])
     white = last[:, :-1]
     last[:, -1] = 1.0 + np.add.reduce(white * white, axis=-1)
-    lower = lower_factors(inner)
+    try:
+        lower = np.linalg.cholesky(inner)
+    except np.linalg.LinAlgError:  # where round-off outgrew the prior
+        lower = np.zeros(inner.shape)
+        known = lower[:, :-1, :-1] = lower_factors(inner[:, :-1, :-1])
+        lower[:, -1, :-1] = np.linalg.solve(known, white[..., None])[..., 0]
+        lower[:, -1, -1] = 1.0
     step, known = lower[:, -1, :-1], lower[:, :-1, :-1]
     diagonal = lower.reshape(len(lower), -1)[:, : -1 : inner.shape[-1] + 1]
     logs = np.add.reduce(np.log(diagonal), axis=-1)

@@ -154,7 +154,7 @@ class LatentBase(MetaBase[S, D]):
         return softmax(self.log_posterior)
 
     def log_evidence(self) -> float:
-        """Log density of all absorbed rewards, up to what depends on the rewards alone."""
+        """Log density of all absorbed rewards."""
         return float(logsumexp(self.log_posterior))
 
     @property
@@ -298,5 +298,7 @@ def checked_design(design: Any, p: int) -> FloatArray:
 def covariances_of(name: str, value: ArrayLike, dim: int) -> FloatArray:
     """One covariance, or a stack of them."""
     given = checks.array(name, value)
+    if given.size == 0:
+        raise InvalidValue(name, f"is empty, of shape {given.shape}")
     parts = given if given.ndim in (1, 3) else given[None]
     return np.stack([checks.covariance(name, part, dim) for part in parts])

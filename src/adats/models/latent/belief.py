@@ -10,11 +10,11 @@ from scipy.special import logsumexp, ndtr, ndtri
 from adats.models.core import linalg
 from adats.models.core.belief import BeliefBase
 from adats.models.core.frozen import put
-from adats.models.core.types import Conditioned, FloatArray, Rng
+from adats.models.core.types import Conditioned, FloatArray, IntArray, Rng
 from adats.models.core.weights import draw, softmax
 from adats.models.latent import full
 from adats.models.latent.family import Family
-from adats.models.latent.sites import settled
+from adats.models.latent.sites import SMALLEST, settled
 
 POINTS = 4096  # of which each stands for a draw when the chances of arms are counted
 
@@ -77,7 +77,8 @@ class LatentArms(BeliefBase):
 
     def below(self, x: FloatArray) -> FloatArray:
         """The chance that each arm's mean reward is below x."""
-        chance: FloatArray = ndtr((_eta(self.family, x) - self.eta_mean) / self.eta_scale)
+        scale = np.maximum(self.eta_scale, SMALLEST)
+        chance: FloatArray = ndtr((_eta(self.family, x) - self.eta_mean) / scale)
         return chance
 
     def upper(self, z: FloatArray | float) -> FloatArray:
@@ -145,7 +146,7 @@ class LatentBelief(BeliefBase):
     def below(self, x: FloatArray) -> FloatArray:
         """The chance that each arm's mean reward is below x."""
         eta = _eta(self.family, x)
-        scale = np.maximum(self._eta_scale, 1e-300)
+        scale = np.maximum(self._eta_scale, SMALLEST)
         chances: FloatArray = self.weights @ ndtr((eta - self.eta_mean) / scale)
         return chances
 

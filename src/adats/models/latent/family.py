@@ -15,7 +15,7 @@ from adats.models.core import checks
 from adats.models.core.errors import InvalidValue
 from adats.models.core.types import FloatArray
 
-LARGEST = 700.0  # exp of more is infinite
+LARGEST = 300.0  # exp of more is not told apart: times any number of pulls it is finite
 # evenly spaced nodes for integrals over a standard normal: exact to round-off for smooth functions
 NODES = np.linspace(-8.0, 8.0, 97)
 WEIGHTS = np.exp(-0.5 * NODES**2) / np.exp(-0.5 * NODES**2).sum()

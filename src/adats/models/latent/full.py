@@ -10,10 +10,10 @@ import numpy as np
 
 from adats.models.core import linalg
 from adats.models.core.types import FloatArray, Rng
+from adats.models.latent.sites import LEAST_VARIANCE
 
 NARROW = 1e-12  # the least part of a marginal variance that its cavity may divide by
 FEW = 6  # candidates that are worked out one by one
-SMALL = 1e-9  # the least variance of a cavity: rows of zeros have none of their own
 
 
 class Seen(NamedTuple):
@@ -138,7 +138,7 @@ def _without(
 ) -> tuple[FloatArray, FloatArray]:
     """N(m, v) divided by the site: what is believed of eta without its own rewards."""
     left = np.maximum(1.0 - w * v, NARROW)
-    return (m - v * b) / left, np.maximum(v / left, SMALL)
+    return (m - v * b) / left, np.maximum(v / left, LEAST_VARIANCE)
 
 
 class Full(NamedTuple):

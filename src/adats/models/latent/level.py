@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from adats.models.core.types import FloatArray, Rng
+from adats.models.latent.sites import LEAST_VARIANCE
 
 
 class LevelPrior(NamedTuple):
@@ -55,7 +56,8 @@ class Level(NamedTuple):
         pairs = max(arms * (arms - 1), 1)
         common = (cov.sum(axis=(-1, -2)) - variances.sum(axis=-1))[..., None] / pairs
         common = np.minimum(np.maximum(common, 0.0), variances.min(axis=-1, keepdims=True))
-        return LevelPrior(mean, variances - common + self.own, common + self.shared)
+        own = np.maximum(variances - common + self.own, LEAST_VARIANCE)
+        return LevelPrior(mean, own, common + self.shared)
 
     def message(self, sites: FloatArray, found: FloatArray) -> None:
         """Put what a task says of x = (mu, 1) into `found`: log p(rewards | mu) = -½ xᵀT x.

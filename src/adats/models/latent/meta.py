@@ -34,6 +34,7 @@ from adats.models.latent.level import Level
 from adats.models.latent.stats import ArmSites, ClickStats, EventStats
 
 STATS: dict[str, type[ArmSites]] = {"binary": ClickStats, "count": EventStats}
+FARTHEST, WIDEST = 30.0, 10.0  # of theta in a task: its mean, and its standard deviation
 
 
 class LatentDigest(NamedTuple):
@@ -46,11 +47,16 @@ class LatentDigest(NamedTuple):
     @property
     def message(self) -> FloatArray:
         sites = self.stats.sites_of(len(self.spread[0]))
-        return _message(self.spread, sites, self.design, self.stats.pulls)
+        stats = self.stats
+        return _message(self.spread, sites, self.design, stats.pulls, stats.log_base or None)
 
 
 def _message(
-    spread: Level | Full, sites: FloatArray, design: FloatArray | None, pulls: ArrayLike
+    spread: Level | Full,
+    sites: FloatArray,
+    design: FloatArray | None,
+    pulls: ArrayLike,
+    log_base: ArrayLike | None,
 ) -> FloatArray:
     """T of every candidate and the number of rewards; of one set of sites, or of several."""
     several, arms = sites.shape[1:-1], sites.shape[-1] + 1
@@ -65,6 +71,8 @@ def _message(
         found = np.empty((*several, size + 1))
         found[..., :-1] = np.matmul(frame.T, np.matmul(terms, frame)).reshape(*several, size)
     found[..., -1] = pulls
+    if log_base is not None:
+        found[..., -2] += 2.0 * np.asarray(log_base)  # the last of T is -2c
     return found.reshape(*several[:-1], -1)
 
 
@@ -81,7 +89,7 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
     >>> meta = LatentMeta(np.zeros(2), 1.0, task_scale=0.3)
     >>> stats = meta.empty().add(0, 1)
     >>> meta.absorb(meta.digest(stats).message).task_prior().mean.round(3)
-    array([0.594, 0.5  ])
+    array([0.585, 0.5  ])
     """
 
     NAME: ClassVar[str] = "latent"
@@ -110,6 +118,7 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         fill(self, arms=names)
         spread = _spread(task_scale, level_scale, task_cov, dim)
         self._set(means, cov, spread, rewards, weights, phi)
+        _check_reach(self.task_prior())
 
     # what the model is
 
@@ -161,6 +170,8 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         """Only the sites of arms that changed are worked out, except where all should move: when
         the anchor is a new one, and when the pulls of the task have doubled."""
         phi, candidates = old.design, self.log_weights.size
+        if stats.table.shape != old.stats.table.shape:
+            raise ValueError(f"statistics of {stats.table.shape[1]} arms, not of as many as before")
         prior = self._task_anchor(phi, None if phi is self.design else phi)
         before = old.stats.sites_of(candidates)
         pulls, had = stats.pulls, old.stats.pulls
@@ -173,7 +184,9 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
             after = ep.settled(self.family, n, s, prior, before)
         new = LatentDigest(stats.with_sites(after, self.anchor.number), phi, self.spread)
         both = np.stack([before, after], axis=1)
-        out, add = _message(self.spread, both, phi, np.array([[had], [pulls]]))
+        bases = old.stats.log_base, stats.log_base
+        log_base = np.array(bases)[:, None] if any(bases) else None
+        out, add = _message(self.spread, both, phi, np.array([[had], [pulls]]), log_base)
         return new, evolve(self, total=self.total.swap(out, add)).renewed()
 
     # beliefs
@@ -254,9 +267,17 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         return fill(new, anchor=new.anchor_at(old.number + 1, old.rewards, mu.means(halves), cov))
 
     def _common(self, arm: int) -> FloatArray:
-        """The covariance of this arm's mu with another's: the largest of them, or 0."""
+        """The covariance of this arm's mu with another's: the largest of them, or 0.
+
+        It is at least what the other arms say of both, and at most the variance: else the whole
+        is no covariance.
+        """
+        rest = np.delete(np.delete(self.meta_cov, arm, axis=1), arm, axis=2)
         others = np.delete(self.meta_cov[:, arm], arm, axis=1)
-        return others.max(axis=1, initial=0.0)
+        told = np.einsum("ci,cij,cj->c", others, np.linalg.pinv(rest, hermitian=True), others)
+        most = np.maximum(others.max(axis=1, initial=0.0), told)
+        common: FloatArray = np.minimum(most, self.meta_cov[:, arm, arm])
+        return common
 
     # files
 
@@ -271,6 +292,20 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
 
     def to_dict(self) -> dict[str, Any]:
         return super().to_dict() | {"arms": self.arms}
+
+
+def _check_reach(prior: LatentBelief) -> None:
+    """Raise where theta may be so far out that rewards are certain, or not finite."""
+    far = np.abs(prior.eta_mean).max()
+    if far > FARTHEST:
+        raise InvalidValue("mean", f"is on the scale of theta, within ±{FARTHEST:g}, got {far}")
+    wide = np.sqrt((prior.factor**2).sum(axis=-1)).max()
+    if wide > WIDEST:
+        raise InvalidValue(
+            "cov",
+            f"and the spread of tasks give theta a standard deviation of {wide}, more than "
+            f"{WIDEST:g}; a variance of 4 leaves every rate open",
+        )
 
 
 def _padded(total: FloatArray, p: int) -> FloatArray:
@@ -288,9 +323,14 @@ def _spread(
     if (task_scale is None) == (task_cov is None):
         raise ValueError("give task_scale, the spread of tasks, or task_cov, a whole covariance")
     if task_cov is not None:
+        if np.any(level_scale):
+            raise InvalidValue("level_scale", "is part of task_cov: add its square to every entry")
         return Full.of(covariances_of("task_cov", task_cov, dim))
     own = np.atleast_1d(checks.non_negative("task_scale", task_scale))
     shared = np.atleast_1d(checks.non_negative("level_scale", level_scale))
-    if own.ndim != 1 or shared.ndim != 1:
-        raise InvalidValue("task_scale", f"is one number a candidate, got shape {own.shape}")
+    for name, part in (("task_scale", own), ("level_scale", shared)):
+        if part.ndim != 1 or part.size == 0:
+            raise InvalidValue(name, f"is one number a candidate, got shape {part.shape}")
+        if part.max() > checks.HUGE:
+            raise InvalidValue(name, f"must be less than {checks.HUGE}, got {part.max()}")
     return Level(own[:, None] ** 2, shared[:, None] ** 2)

@@ -5,10 +5,11 @@ exp(log_s + b·eta - ½ w·eta²), with the mass, mean and variance of the true 
 N(m, v), which is what is believed of eta without these pulls. Arrays end in (candidates, arms).
 """
 
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from adats.models.core import checks
 from adats.models.core.types import FloatArray
 from adats.models.latent.family import Family
 
@@ -18,12 +19,17 @@ NODES = WIDER * _NODES
 LOG_WEIGHTS = np.log(_WEIGHTS * WIDER / np.sqrt(2 * np.pi)) + 0.5 * _NODES**2
 POWERS = np.stack([np.ones(NODES.size), NODES, NODES**2], axis=1)
 BASIS = np.concatenate([POWERS.T, LOG_WEIGHTS[None]])
-FAR, THIN = 0.5**2, 0.5  # nodes are laid anew if the mean is further off, or the variance less
+# nodes are laid anew if the mean is further off, or the variance less or more
+FAR, THIN, WIDE = 0.5**2, 0.5, 2.0
 NARROW = 1e-9
 NEWTON_STEPS = 100  # at most: mostly it needs five
 CLOSE = 0.05  # standard deviations from the mode: nearer is not needed
-SWEEPS, SETTLED = 12, 1e-3  # at most; until no mean moves by more standard deviations
+SWEEPS, SETTLED = 24, 3e-3  # at most; until no cavity moves by more standard deviations
+DAMPED_FROM = 3  # sweeps: arms that share much would swing to and fro
 SMALLEST = 1e-300
+LARGEST_MEAN = 1e15  # of a reward: rates beyond are not told apart
+ROUND_OFF = 1e-6  # of fractional counts that were put in and taken out
+LEAST_VARIANCE = 1e-6  # of a cavity: what is known better needs no wider fit, and round-off grows
 
 
 class Prior(Protocol):
@@ -44,7 +50,7 @@ def mode(family: Family, n: FloatArray, s: FloatArray, m: FloatArray, v: FloatAr
     Newton's method, from the end of [m, what the rewards alone say] at which A'' is larger: it
     then comes from one side and never overshoots.
     """
-    least, most = 1e-15, min(family.most, 1e15) * (1 - 1e-15)
+    least, most = 1 / LARGEST_MEAN, min(family.most, LARGEST_MEAN) * (1 - 1 / LARGEST_MEAN)
     alone = family.eta(np.minimum(np.maximum(s / np.maximum(n, least), least), most))
     top = family.steepest
     low = np.minimum(np.maximum(m, alone), top)
@@ -105,30 +111,47 @@ def fit(
 
 
 def tell(family: Family, n: float, s: float, prior: Prior, sites: FloatArray, arm: int) -> None:
-    """Put the site of one arm into `sites`, after more pulls of it: n and s in all."""
-    m, v = prior.cavity(sites, arm)
+    """Put the site of one arm into `sites`, after its rewards have changed: n and s in all."""
     own = sites[..., arm]
+    if n <= 0.0 or s < 0.0 or s > family.most * n:
+        check_counts(family, np.array([n]), np.array([s]))
+        if n <= 0.0:
+            own[...] = 0.0
+            return
+    m, v = prior.cavity(sites, arm)
     variance = v / (1.0 + own[0] * v)
     centre = variance * (m / v + own[1])
     first, spread = fit(family, n, s, m, v, centre, np.sqrt(variance), own)
-    if (first * first).max() > FAR or spread.min() < THIN:
+    if (first * first).max() > FAR or spread.min() < THIN or spread.max() > WIDE:
         _search(family, np.full(m.shape, n), np.full(m.shape, s), m, v, own)
+
+
+def check_counts(family: Family, n: FloatArray, s: FloatArray) -> None:
+    """Raise where more was taken out of pulls or rewards than had been put in."""
+    if (n < -ROUND_OFF).any():
+        raise ValueError("statistics of fewer than 0 pulls: more was taken out than put in")
+    slack = ROUND_OFF * (1.0 + np.abs(n))
+    if (s < -slack).any() or (s > min(family.most, checks.HUGE) * n + slack).any():
+        raise ValueError(f"rewards that sum to {s} in {n} pulls: others were taken out than put in")
 
 
 def settled(
     family: Family, n: FloatArray, s: FloatArray, prior: Prior, sites: FloatArray
 ) -> FloatArray:
     """The sites of all arms, each right for its cavity, from any sites."""
+    check_counts(family, n, s)
     pulled = n > 0
     pulls, wins = np.broadcast_to(n, sites.shape[1:]), np.broadcast_to(s, sites.shape[1:])
-    for _ in range(SWEEPS):
-        m, v = prior.cavities(sites)
+    m, v = prior.cavities(sites)
+    for sweep in range(SWEEPS):
         before, sites = sites, np.zeros(sites.shape)
         _search(family, pulls, wins, m, v, sites)
         sites *= pulled
-        tight = sites[0] + 1.0 / v
-        moved = (sites[1] - before[1]) - (sites[0] - before[0]) * (m / v + sites[1]) / tight
-        if (moved * moved / tight).max(initial=0.0) < SETTLED**2:
+        if DAMPED_FROM <= sweep < SWEEPS - 1:
+            sites = 0.5 * (before + sites)
+        old = m
+        m, v = prior.cavities(sites)
+        if ((m - old) ** 2 / v).max(initial=0.0) < SETTLED**2:
             break
     return sites
 

@@ -74,8 +74,8 @@ class ArmSites(ArmStats):
 
     @classmethod
     def from_flat(cls, values: FloatArray) -> Self:
-        if values.ndim != 1 or values.size < 2:
-            raise ValueError(f"{values.size} numbers are not statistics")
+        if values.ndim != 1 or values.size < 2 or not np.isfinite(values).all():
+            raise ValueError(f"{values.size} numbers, some not finite, are not statistics")
         candidates = int(values[-1])
         each = cls.ROWS + 3 * candidates
         arms, rest = divmod(values.size - 2, each)
