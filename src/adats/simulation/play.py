@@ -11,7 +11,7 @@ from scipy.special import ndtri
 
 from adats.agents.agent import Agent
 from adats.agents.pending import with_pulls, without_pulls
-from adats.agents.policies import MOST_TASKS, POLICIES, FarSighted, Policy, Scene
+from adats.agents.policies import POLICIES, FarSighted, Policy, Scene
 from adats.models.core.types import Belief, FloatArray, IntArray, MetaBelief, Rng
 from adats.simulation.kernels.registry import (
     NUMBERED,
@@ -127,6 +127,7 @@ def play_learner(
     learns, prior = source.LEARNS, source.prior(meta, source.draw(meta, rng))
     loop = loops_of(job.problem, prior).play if job.compiled else None
     sampled = loop is not None and learner.policy == "ts" and job.delay == 0
+    most = prior.FAR_TASKS
     told: list[Any] = []  # statistics of all tasks, where they can become stale
     for s, (instance, lost, chosen) in enumerate(zip(instances, regret, actions, strict=True)):
         if learns and s:
@@ -136,7 +137,7 @@ def play_learner(
         if loop is not None and sampled:
             stats = loop(job.problem, LoopInput(prior, instance, first, rng, lost, chosen))
         else:
-            later = min(job.tasks - 1 - s, MOST_TASKS) * job.rounds
+            later = min(job.tasks - 1 - s, most) * job.rounds
             given = (prior, instance, first, rng, lost, chosen)
             stats = _play_task(job, learner.policy, meta, later, given)
         if learns and meta.RENEWS:

@@ -61,10 +61,13 @@ class Belief(Protocol):
 
     `NAME` is the kind's, by which the simulator finds compiled loops. `draws` are many samples, a
     row each. `best_chances` is the chance of each of some arms to have the highest mean reward,
-    and `best_chance` that of one of them; None where only draws can tell.
+    and `best_chance` that of one of them; None where only draws can tell. The far-sighted policy
+    multiplies its levels by `FAR_CAUTION`, and looks ahead `FAR_TASKS` tasks at most.
     """
 
     NAME: ClassVar[str]
+    FAR_CAUTION: ClassVar[float]
+    FAR_TASKS: ClassVar[int]
 
     @property
     def mean(self) -> FloatArray: ...

@@ -16,6 +16,7 @@ from adats.models.latent import full
 from adats.models.latent.family import Family
 from adats.models.latent.sites import SMALLEST, settled
 
+FAR_CAUTION, FAR_TASKS = 1.3, 200  # few successes say less than a Gaussian does
 POINTS = 4096  # of which each stands for a draw when the chances of arms are counted
 
 
@@ -48,6 +49,8 @@ class LatentArms(BeliefBase):
     """eta_i ~ N(eta_mean_i, eta_scale_i²), each by itself; its reward has the mean A'(eta_i)."""
 
     NAME: ClassVar[str] = "latent-arms"
+    FAR_CAUTION: ClassVar[float] = FAR_CAUTION
+    FAR_TASKS: ClassVar[int] = FAR_TASKS
     family: Family
     eta_mean: FloatArray
     eta_scale: FloatArray
@@ -102,6 +105,8 @@ class LatentBelief(BeliefBase):
     """eta ~ N(eta_mean, FFᵀ) under each candidate, a row each, with log weights."""
 
     NAME: ClassVar[str] = "latent"
+    FAR_CAUTION: ClassVar[float] = FAR_CAUTION
+    FAR_TASKS: ClassVar[int] = FAR_TASKS
     family: Family
     log_weights: FloatArray  # (candidates,)
     eta_mean: FloatArray  # (candidates, arms)

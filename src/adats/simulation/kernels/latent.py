@@ -11,7 +11,7 @@ import numpy as np
 
 from adats.models.core.types import FloatArray, Rng
 from adats.models.latent import sites as ep
-from adats.models.latent.belief import LatentBelief
+from adats.models.latent.belief import FAR_CAUTION, LatentBelief
 from adats.models.latent.level import LevelPrior
 from adats.models.latent.meta import LatentMeta
 from adats.simulation.kernels.common import (
@@ -24,7 +24,8 @@ from adats.simulation.kernels.common import (
 )
 from adats.simulation.kernels.indices import level_of
 from adats.simulation.kernels.mixture import poisson
-from adats.simulation.kernels.registry import GREEDY, TS, LoopInput
+from adats.simulation.kernels.registry import FAR as FAR_SIGHTED
+from adats.simulation.kernels.registry import TS, LoopInput
 
 if TYPE_CHECKING:
     from adats.simulation.problems.clicks import ClicksProblem
@@ -247,7 +248,9 @@ def index_arm(
             second += weight * (cov[j, k, k] + mean[j, k] ** 2)
         variance = max(second - centre * centre, 0.0)
         v = variance * derivatives(counts, centre)[1]
-        z = 0.0 if number == GREEDY else level_of(number, level, v, horizon, counted[k])
+        z = level_of(number, level, v, horizon, counted[k])
+        if number == FAR_SIGHTED:
+            z *= FAR_CAUTION
         value = centre + z * math.sqrt(variance)
         if value > highest:
             arm, highest = k, value
