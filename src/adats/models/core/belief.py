@@ -14,6 +14,8 @@ class BeliefBase(ABC):
     """Many draws one by one, chances that only draws can tell, and no quantiles."""
 
     NAME: ClassVar[str]
+    FAR_CAUTION: ClassVar[float] = 1.0
+    FAR_TASKS: ClassVar[int] = 20
     if TYPE_CHECKING:  # fields or properties
 
         @property
