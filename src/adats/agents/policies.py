@@ -64,7 +64,7 @@ class _Index(ABC):
         """z of every arm."""
 
     def values(self, scene: Scene) -> FloatArray:
-        belief = scene.belief
+        belief = scene.belief.apart
         if scene.pending is not None:
             belief = belief.tightened(scene.pending)
         arms = belief if scene.rows is None else belief.at_rows(scene.rows)

@@ -1,7 +1,7 @@
 """What beliefs do in one way unless they know a better one."""
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -24,6 +24,11 @@ class BeliefBase(ABC):
         def scale(self) -> FloatArray: ...
         @property
         def reward_variance(self) -> FloatArray: ...
+
+    @property
+    def apart(self) -> Any:
+        """As indices compare arms: without what all of them have in common, where that is known."""
+        return self
 
     @abstractmethod
     def sample(self, rng: Rng) -> FloatArray:

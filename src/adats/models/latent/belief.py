@@ -14,6 +14,7 @@ from adats.models.core.types import Conditioned, FloatArray, IntArray, Rng
 from adats.models.core.weights import draw, softmax
 from adats.models.latent import full
 from adats.models.latent.family import Family
+from adats.models.latent.level import in_common
 from adats.models.latent.sites import SMALLEST, settled
 
 FAR_CAUTION, FAR_TASKS = 1.3, 200  # few successes say less than a Gaussian does
@@ -42,6 +43,18 @@ def matched(
     mean = weights @ means
     variance = weights @ (variances + (means - mean) ** 2)
     return LatentArms(family, mean, np.sqrt(variance))
+
+
+def apart(
+    family: Family,
+    weights: FloatArray,
+    means: FloatArray,
+    variances: FloatArray,
+    common: FloatArray,
+) -> "LatentArms":
+    """As `matched`, without what all arms have in common: what is left is how they differ."""
+    shifts = means.mean(axis=-1, keepdims=True)
+    return matched(family, weights, means - shifts + weights @ shifts, variances - common)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +138,14 @@ class LatentBelief(BeliefBase):
     def each_arm(self) -> LatentArms:
         """Every arm by itself, with the mean and variance of eta over all candidates."""
         return matched(self.family, self.weights, self.eta_mean, self._eta_scale**2)
+
+    @cached_property
+    def apart(self) -> LatentArms:
+        """As indices compare arms: without what all of them have in common."""
+        together = (self.factor.sum(axis=-2) ** 2).sum(axis=-1)
+        squares = self._eta_scale**2
+        common = in_common(together, squares)
+        return apart(self.family, self.weights, self.eta_mean, squares, common)
 
     @cached_property
     def _rates(self) -> tuple[FloatArray, FloatArray]:
@@ -225,6 +246,11 @@ class LatentPosterior(LatentBelief):
     @cached_property
     def each_arm(self) -> LatentArms:
         arms: LatentArms = self.meta.posterior_arms(self.digest)
+        return arms
+
+    @cached_property
+    def apart(self) -> LatentArms:
+        arms: LatentArms = self.meta.posterior_apart(self.digest)
         return arms
 
     @cached_property

@@ -10,6 +10,7 @@ import numpy as np
 
 from adats.models.core import linalg
 from adats.models.core.types import FloatArray, Rng
+from adats.models.latent.level import in_common
 from adats.models.latent.sites import LEAST_VARIANCE
 
 NARROW = 1e-12  # the least part of a marginal variance that its cavity may divide by
@@ -177,11 +178,12 @@ class Full(NamedTuple):
 
     def moments(
         self, sites: FloatArray, mu: FloatArray, halves: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Mean and variance of each entry of theta in a task with these sites, where mu ~ N(mu,
-        XᵀX)."""
+        XᵀX), and the variance that they have in common."""
         mean, factor = self.given(sites, mu, np.swapaxes(halves, -1, -2))
-        return mean, (factor**2).sum(axis=-1)
+        squares = (factor**2).sum(axis=-1)
+        return mean, squares, in_common((factor.sum(axis=-2) ** 2).sum(axis=-1), squares)
 
     def given(
         self,
@@ -217,9 +219,11 @@ class Full(NamedTuple):
         """Σ_0 of every candidate."""
         return self.cov
 
-    def variances(self, arms: int) -> FloatArray:
-        """The diagonal of each."""
-        return np.einsum("...ii->...i", self.covs(arms))
+    def own_variances(self, arms: int) -> FloatArray:
+        """What each entry of theta has for itself, beside what all have in common."""
+        cov = self.covs(arms)
+        squares = np.einsum("...ii->...i", cov)
+        return squares - in_common(cov.sum(axis=(-1, -2)), squares)
 
 
 def square(factor: FloatArray) -> FloatArray:

@@ -13,6 +13,16 @@ from adats.models.core.types import FloatArray, Rng
 from adats.models.latent.sites import LEAST_VARIANCE
 
 
+def in_common(together: FloatArray, squares: FloatArray) -> FloatArray:
+    """The mean covariance of two arms, from the sums over all pairs and over the diagonal.
+
+    It is at least 0, and at most the least variance.
+    """
+    arms = squares.shape[-1]
+    mean = (together - np.add.reduce(squares, axis=-1)) / max(arms * (arms - 1), 1)
+    return np.minimum(np.maximum(mean, 0.0), squares.min(axis=-1))[..., None]
+
+
 class LevelPrior(NamedTuple):
     """eta ~ N(mean, diag(own) + shared·11ᵀ), as sites need it."""
 
@@ -51,11 +61,8 @@ class Level(NamedTuple):
 
     def prior(self, mean: FloatArray, cov: FloatArray) -> LevelPrior:
         """Of theta where mu ~ N(mean, cov), with the level that comes nearest to this cov."""
-        arms = mean.shape[-1]
         variances = np.einsum("...ii->...i", cov)
-        pairs = max(arms * (arms - 1), 1)
-        common = (cov.sum(axis=(-1, -2)) - variances.sum(axis=-1))[..., None] / pairs
-        common = np.minimum(np.maximum(common, 0.0), variances.min(axis=-1, keepdims=True))
+        common = in_common(cov.sum(axis=(-1, -2)), variances)
         own = np.maximum(variances - common + self.own, LEAST_VARIANCE)
         return LevelPrior(mean, own, common + self.shared)
 
@@ -95,16 +102,20 @@ class Level(NamedTuple):
 
     def moments(
         self, sites: FloatArray, mu: FloatArray, halves: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Mean and variance of each entry of theta in a task with these sites, where mu ~ N(mu,
-        XᵀX)."""
+        XᵀX), and the variance that they have in common."""
         q, a, gain = self._parts(sites)
         b = sites[1]
         about = np.add.reduce(b * q - a * mu, axis=-1, keepdims=True)
         mean = q * (mu + gain * about + self.own * b)
         moved = halves - np.matmul(halves, (a * gain)[..., None])
-        variance = q * (self.own + q * (gain + np.add.reduce(moved * moved, axis=-2)))
-        return mean, variance
+        moved *= q[..., None, :]
+        squares = np.add.reduce(moved * moved, axis=-2) + gain * q * q
+        totals = np.add.reduce(moved, axis=-1), np.add.reduce(q, axis=-1)
+        together = np.add.reduce(totals[0] ** 2, axis=-1) + gain[..., 0] * totals[1] ** 2
+        common = in_common(together, squares)
+        return mean, self.own * q + squares, common
 
     def given(
         self, sites: FloatArray, mu: FloatArray, factor: FloatArray
@@ -142,6 +153,6 @@ class Level(NamedTuple):
         """Σ_0 of every candidate."""
         return self.own[..., None] * np.eye(arms) + self.shared[..., None]
 
-    def variances(self, arms: int) -> FloatArray:
-        """The diagonal of each."""
-        return np.broadcast_to(self.own + self.shared, (len(self.own), arms))
+    def own_variances(self, arms: int) -> FloatArray:
+        """What each entry of theta has for itself, beside the level."""
+        return np.broadcast_to(self.own, (len(self.own), arms))

@@ -28,9 +28,9 @@ from adats.models.latent.base import (
     means_of,
     octave,
 )
-from adats.models.latent.belief import LatentArms, LatentBelief, LatentPosterior, matched
+from adats.models.latent.belief import LatentArms, LatentBelief, LatentPosterior, apart, matched
 from adats.models.latent.full import Full
-from adats.models.latent.level import Level
+from adats.models.latent.level import Level, in_common
 from adats.models.latent.stats import ArmSites, ClickStats, EventStats
 
 STATS: dict[str, type[ArmSites]] = {"binary": ClickStats, "count": EventStats}
@@ -211,9 +211,15 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
 
     def posterior_arms(self, digest: LatentDigest) -> LatentArms:
         """The same of each arm by itself."""
+        return matched(self.family, self.weights, *self._moments(digest)[:2])
+
+    def posterior_apart(self, digest: LatentDigest) -> LatentArms:
+        """The same without what all arms have in common."""
+        return apart(self.family, self.weights, *self._moments(digest))
+
+    def _moments(self, digest: LatentDigest) -> tuple[FloatArray, FloatArray, FloatArray]:
         sites = digest.stats.sites_of(self.log_weights.size)
-        mean, variance = self.spread.moments(sites, *self.mu_moments(digest.design))
-        return matched(self.family, self.weights, mean, variance)
+        return self.spread.moments(sites, *self.mu_moments(digest.design))
 
     def posterior_sample(self, digest: LatentDigest, rng: Rng) -> FloatArray:
         """A draw of theta: a candidate, then mu, then theta."""
@@ -230,13 +236,15 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         rows: FloatArray | None = None,  # noqa: ARG002
         design: FloatArray | None = None,
     ) -> FloatArray:
-        """On the scale of theta. Not knowing the candidate is not knowing the task prior."""
+        """Of what is not common to all arms, on the scale of theta. Not knowing the candidate is
+        not knowing the task prior."""
         means, halves = self.mu_moments(self._phi(design))
         weights = self.weights
-        within = weights @ self.spread.variances(means.shape[-1])
-        gaps = means - weights @ means
-        between = weights @ (np.add.reduce(halves * halves, axis=-2) + gaps * gaps)
-        return linalg.part_of(between, within)
+        squares = np.add.reduce(halves * halves, axis=-2)
+        together = np.add.reduce(np.add.reduce(halves, axis=-1) ** 2, axis=-1)
+        mu = apart(self.family, weights, means, squares, in_common(together, squares))
+        within = weights @ self.spread.own_variances(means.shape[-1])
+        return linalg.part_of(mu.eta_scale**2, within)
 
     def prior_given(self, mu: ArrayLike, *, design: FloatArray | None = None) -> LatentBelief:
         """P(·; mu) of the candidate mu[0] at mu[1:]; the index is not needed if there is one."""

@@ -234,18 +234,32 @@ def index_arm(
     mean: FloatArray,
     cov: FloatArray,
 ) -> int:
-    """The arm with the highest index on the scale of eta, candidates matched in two moments."""
+    """The arm with the highest index on the scale of eta, as `LatentBelief.apart` has it."""
     top, total = logs.max(), 0.0
-    for j in range(logs.size):
+    candidates, arms = mean.shape
+    for j in range(candidates):
         weights[j] = math.exp(logs[j] - top)
         total += weights[j]
+    shifts, common, shift = np.empty(candidates), np.empty(candidates), 0.0
+    for j in range(candidates):
+        weights[j] /= total
+        shifts[j] = mean[j].mean()
+        shift += weights[j] * shifts[j]
+        if weights[j] > 0.0:
+            diagonal, least = 0.0, np.inf
+            for k in range(arms):
+                diagonal += cov[j, k, k]
+                least = min(least, cov[j, k, k])
+            pairs = max(arms * (arms - 1), 1)
+            common[j] = min(max((cov[j].sum() - diagonal) / pairs, 0.0), least)
     arm, highest = 0, -np.inf
-    for k in range(mean.shape[1]):
+    for k in range(arms):
         centre, second = 0.0, 0.0
-        for j in range(logs.size):
-            weight = weights[j] / total
-            centre += weight * mean[j, k]
-            second += weight * (cov[j, k, k] + mean[j, k] ** 2)
+        for j in range(candidates):
+            if weights[j] > 0.0:
+                value = mean[j, k] - shifts[j] + shift
+                centre += weights[j] * value
+                second += weights[j] * (cov[j, k, k] - common[j] + value * value)
         variance = max(second - centre * centre, 0.0)
         v = variance * derivatives(counts, centre)[1]
         z = level_of(number, level, v, horizon, counted[k])
