@@ -185,7 +185,7 @@ class ServedExperiment:
                 stats = stats.add(arms.pulled(*_pull(row)), value)
         changed = range(self.meta.n_arms)
         digest, self.meta = self.meta.replace_task(state.digested(self.meta), stats, changed)
-        self.task_cache.put(decision.task, state._replace(stats=stats, digest=digest))
+        self.task_cache.put(decision.task, state._replace(stats=digest.stats, digest=digest))
 
     def give_up(self, decision: DecisionRow) -> None:
         """No reward will come: its pull is not pending any more."""

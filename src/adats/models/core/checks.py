@@ -80,11 +80,13 @@ def counts(pulls: Any, successes: Any, most: float) -> tuple[float, float]:
     return n, s
 
 
-def modest(name: str, values: FloatArray) -> None:
-    """Raise unless all values are finite and their squares are; one pass, for the hot path."""
-    if values.size and not blas.dasum(values) < HUGE:
+def modest(name: str, values: FloatArray, most: float = HUGE) -> None:
+    """Raise unless all values are finite and of modest size, so that by default their squares are
+    finite too; one pass, for the hot path."""
+    if values.size and not blas.dasum(values) < most:
         array(name, values)  # says which entry, if one is not finite
-        raise InvalidValue(name, "too large: their squares overflow")
+        why = "their squares overflow" if most == HUGE else f"{np.abs(values).max():g}; scale them"
+        raise InvalidValue(name, f"too large: {why}")
 
 
 def covariance(name: str, value: Any, dim: int) -> FloatArray:

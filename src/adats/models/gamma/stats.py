@@ -45,6 +45,6 @@ class CountStats(ArmStats):
 
     @classmethod
     def counted(cls, pulls: Any, successes: Any) -> FloatArray:
-        """The squares are those of equal counts, and log y! is that of their sum."""
+        """The squares are those of equal counts; log y! makes the density that of the sum."""
         n, s = checks.counts(pulls, successes, math.inf)
-        return np.array([n, s, s * s / n, math.lgamma(s + 1.0)])
+        return np.array([n, s, s * s / n, math.lgamma(s + 1.0) - s * math.log(n)])

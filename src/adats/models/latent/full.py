@@ -4,6 +4,7 @@ With G̃ = XᵀWX and b̃ = Xᵀb in place of G/σ² and B/σ² every formula of
 Arrays begin with the candidates.
 """
 
+import math
 from typing import NamedTuple, Self, cast
 
 import numpy as np
@@ -15,6 +16,7 @@ from adats.models.latent.sites import LEAST_VARIANCE
 
 NARROW = 1e-12  # the least part of a marginal variance that its cavity may divide by
 FEW = 6  # candidates that are worked out one by one
+WIDEST = 100.0  # the largest standard deviation of eta for which sites are right
 
 
 class Seen(NamedTuple):
@@ -138,6 +140,12 @@ def _without(
     m: FloatArray, v: FloatArray, w: FloatArray, b: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """N(m, v) divided by the site: what is believed of eta without its own rewards."""
+    if not v.max(initial=0.0) <= WIDEST**2:
+        raise ValueError(
+            f"the prior lets log-odds, or the logarithm of a count, vary by "
+            f"{math.sqrt(v.max()):.3g}, and at most {WIDEST:g} makes sense: scale the features, "
+            "or give smaller covariances"
+        )
     left = np.maximum(1.0 - w * v, NARROW)
     return (m - v * b) / left, np.maximum(v / left, LEAST_VARIANCE)
 

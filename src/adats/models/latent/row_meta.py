@@ -130,6 +130,8 @@ class LatentLinearMeta(LatentBase[RowSites, RowDigest]):
         if stats.rows.shape[1] != dim:
             raise ValueError(f"theta has {dim} entries, but features {stats.rows.shape[1]}")
         count = self.log_weights.size
+        if stats.frozen is not None and len(stats.frozen) != count:
+            raise ValueError(f"rows were let go under {len(stats.frozen)} candidates, not {count}")
         fits = stats.sites is None or stats.sites.shape[1] == count
         if not (stats.settled and fits):
             stats = self._settled(stats, phi, np.zeros((3, count, len(stats.rows))))
@@ -152,8 +154,6 @@ class LatentLinearMeta(LatentBase[RowSites, RowDigest]):
 
     def _digested(self, stats: RowSites, phi: FloatArray | None) -> RowDigest:
         count = self.log_weights.size
-        if stats.frozen is not None and len(stats.frozen) != count:
-            raise ValueError(f"rows were let go under {len(stats.frozen)} candidates, not {count}")
         known = full.seen(stats.sites_of(count), stats.rows, stats.frozen)
         terms = full.terms(self._spread_of(stats.rows.shape[1]).factor, known)
         terms[:, -1, -1] += 2.0 * stats.log_base

@@ -8,11 +8,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from adats.models.core import checks
+from adats.models.core.errors import InvalidValue
 from adats.models.core.types import FloatArray
 from adats.models.latent.family import BINARY, COUNT, Family
 from adats.models.latent.full import let_go, seen
 
 MOST_ROWS = 128  # that a task keeps apart: beyond, half of them are let go
+MOST_REWARDS = 1e15  # that are still counted one by one
+LARGEST = 1e9  # sum of the sizes of features
 ROUND_OFF = 1e-9  # relative: what is left of a row after all of it was taken out
 HEADER = 6  # numbers at the end of `flat`
 
@@ -105,11 +108,13 @@ class RowSites:
         x: FloatArray = action if clean else checks.array("features", action)
         if x.shape[-1:] != (dim,) or x.ndim not in (1, 2):
             raise ValueError(f"features must end in {dim} numbers, got shape {x.shape}")
-        checks.modest("features", x.ravel())
+        checks.modest("features", x.ravel(), LARGEST)
         return x + 0.0  # no zero is negative: equal rows have equal bits
 
     def _column(self, n: float, s: float) -> FloatArray:
-        return np.array([n, s, math.lgamma(s + 1.0)][: self.ROWS])
+        if max(n, s) > MOST_REWARDS:
+            raise InvalidValue("reward", f"too large: at most {MOST_REWARDS:g} can be counted")
+        return np.array([n, s, math.lgamma(s + 1.0) - s * math.log(n)][: self.ROWS])
 
     def _with_row(self, x: FloatArray, column: FloatArray) -> Self:
         rows, sites, given = self.rows, self.sites, x.tolist()
