@@ -4,6 +4,7 @@ With G̃ = XᵀWX and b̃ = Xᵀb in place of G/σ² and B/σ² every formula of
 Arrays begin with the candidates.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -146,6 +147,14 @@ class Full(NamedTuple):
         gram, shift, _ = seen(sites[:, which], rows, some)
         new = linalg.condition(mu, self.factor[which], gram, shift)
         return new.sample(rng.standard_normal(len(new.half)))
+
+    def sizes(self, which: int) -> tuple[float, float]:
+        """σ_0 and τ that come nearest to the Σ_0 of one candidate."""
+        cov = self.covs(0)[which]
+        arms = len(cov)
+        shared = max(float(cov.sum() - cov.trace()) / max(arms * (arms - 1), 1), 0.0)
+        own = max(float(cov.trace()) / arms - shared, 0.0)
+        return math.sqrt(own), math.sqrt(shared)
 
     def covs(self, arms: int) -> FloatArray:  # noqa: ARG002
         """Σ_0 of every candidate."""
