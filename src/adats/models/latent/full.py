@@ -69,16 +69,18 @@ class FullPrior(NamedTuple):
     rows: FloatArray | None
     frozen: FloatArray | None = None
 
-    def cavities(self, sites: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Mean and variance of each eta, from all sites but its own."""
+    def marginals(self, sites: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance of each eta, from all sites."""
         known = seen(sites, self.rows, self.frozen)
         cov, _ = covariances(self.factor, known.gram)
         theta = self.mean + times(cov, known.shift - times(known.gram, self.mean))
         if self.rows is None:
-            m, v = theta, np.einsum("...ii->...i", cov)
-        else:
-            m = theta @ self.rows.T
-            v = (np.matmul(self.rows, cov) * self.rows).sum(axis=-1)
+            return theta, np.einsum("...ii->...i", cov)
+        return theta @ self.rows.T, (np.matmul(self.rows, cov) * self.rows).sum(axis=-1)
+
+    def cavities(self, sites: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance of each eta, from all sites but its own."""
+        m, v = self.marginals(sites)
         w, b = sites[0], sites[1]
         left = np.maximum(1.0 - w * v, NARROW)
         return (m - v * b) / left, v / left

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -120,7 +120,8 @@ def learn_level(log: Log, own: float = START, shared: float = START) -> Learned:
 
     def slope(at: FloatArray, by_cov: FloatArray) -> FloatArray:
         both = np.array([by_cov.trace(), by_cov.sum()])
-        return 2 * np.exp(2 * at) * both[: at.size]
+        found: FloatArray = 2 * np.exp(2 * at) * both[: at.size]
+        return found
 
     def prior(at: FloatArray) -> tuple[float, FloatArray]:
         scale = np.exp(at)
@@ -171,22 +172,10 @@ def learn_full(log: Log, around: Learned) -> Learned:
 
 def _climb(log: Log, way: Way, at: FloatArray, start: Learned | None = None) -> Learned:
     """From `at` to the largest sum of evidence and prior density."""
-    from scipy.optimize import minimize
-
     now = _settled(log, way.spread(at), start)
     curve, reach = [now.log_evidence + way.prior(at)[0]], REACH
     for _ in range(STEPS):
-
-        def loss(
-            x: FloatArray, sites: FloatArray = now.sites, here: float = curve[-1]
-        ) -> tuple[float, FloatArray]:
-            log_prior, slope = way.prior(x)
-            value, by_cov = _slope(log, way.spread(x), sites)
-            return here - value - log_prior, -way.slope(x, by_cov) - slope
-
-        bounds = list(zip(np.maximum(at - reach, LEAST), np.minimum(at + reach, MOST), strict=True))
-        options = {"maxiter": INNER, "ftol": 0.1 * ENOUGH}
-        goal = minimize(loss, at, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
+        goal = _goal(log, way, at, now.sites, curve[-1], reach)
         new = _settled(log, way.spread(goal), now)
         value = new.log_evidence + way.prior(goal)[0]
         gain = value - curve[-1]
@@ -200,6 +189,24 @@ def _climb(log: Log, way: Way, at: FloatArray, start: Learned | None = None) -> 
             if reach < SHORTEST:
                 break
     return now._replace(curve=np.array(curve))
+
+
+def _goal(
+    log: Log, way: Way, at: FloatArray, sites: FloatArray, here: float, reach: float
+) -> FloatArray:
+    """Where evidence and prior density are largest with these sites, no further than `reach`."""
+    from scipy.optimize import Bounds, minimize
+
+    def loss(x: FloatArray) -> tuple[float, FloatArray]:
+        log_prior, slope = way.prior(x)
+        value, by_cov = _slope(log, way.spread(x), sites)
+        return here - value - log_prior, -way.slope(x, by_cov) - slope
+
+    bounds = Bounds(np.maximum(at - reach, LEAST), np.minimum(at + reach, MOST))
+    options: Any = {"maxiter": INNER, "ftol": 0.1 * ENOUGH}
+    found = minimize(loss, at, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    goal: FloatArray = found.x
+    return goal
 
 
 def _settled(log: Log, spread: Level | Full, start: Learned | None) -> Learned:
