@@ -258,6 +258,16 @@ class Agent:
         """Never choose this arm again; what it taught stays, and late rewards still count."""
         self._setup = self._setup.with_arms(self._setup.arms.retire(arm))
 
+    def refit(self) -> None:
+        """Learn from all tasks at once how they differ, where the model can do that.
+
+        The new model takes the place of the old one and every task is worked out anew with it. The
+        rng and the count of decisions go on. To forget a task is exact given the last refit.
+        """
+        self._meta, states = self._setup.refit(self._meta, self._book.states, self._rng)
+        self._book = DictBook(states)
+        self._blank = self._setup.new_state(self._meta)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write all state, the rng too, to one file without pickle; `adats.load` reads it."""
         agent_files.write_agent(path, type(self).__name__, self.state())

@@ -20,7 +20,7 @@ from adats.agents.task_state import TaskState
 from adats.models.core import checks
 from adats.models.core.frozen import fill
 from adats.models.core.names import arm_names
-from adats.models.core.types import Arm, BoolArray, FloatArray, MetaBelief, Rng
+from adats.models.core.types import Arm, BoolArray, FloatArray, MetaBelief, Rng, Task
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,6 +196,19 @@ class Setup:
     def forget(self, meta: MetaBelief, state: TaskState) -> MetaBelief:
         """The meta-belief without this task."""
         return meta.absorb(-state.digested(meta).message) if self.source.LEARNS else meta
+
+    def refit(
+        self, meta: MetaBelief, states: dict[Task, TaskState], rng: Rng
+    ) -> tuple[MetaBelief, dict[Task, TaskState]]:
+        """The meta-belief learned anew from all tasks; what was drawn for a task is drawn again."""
+        if not self.source.LEARNS:
+            raise ValueError("tasks of this agent teach each other nothing: it has no refit")
+        new, found = meta.refit([(state.stats, state.design) for state in states.values()])
+        parts = zip(states.items(), found, strict=True)
+        return new, {
+            task: self.drawn(new, state._replace(stats=stats, digest=None), rng)
+            for (task, state), stats in parts
+        }
 
     def grow(self, meta: MetaBelief, state: TaskState, rng: Rng) -> TaskState:
         """A task's state with room for the arm that was added last."""

@@ -2,7 +2,7 @@
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
@@ -140,6 +140,13 @@ class MetaBase(ABC, Generic[S, D]):
     def with_arm(self, name: Arm | None, like: int) -> Self:  # noqa: ARG002
         """One more arm at the end, with the prior (not the data) of arm `like`."""
         raise ValueError(f"arms cannot be added to a {self.model} model")
+
+    def refit(
+        self,
+        tasks: Sequence[tuple[S, FloatArray | None]],  # noqa: ARG002
+    ) -> tuple[Self, list[S]]:
+        """A model learned anew from all tasks, which it has absorbed, and their statistics."""
+        raise ValueError(f"a {self.model} model learns as it goes: it has no refit")
 
     def figures(self) -> dict[str, FloatArray]:
         """The parameters, by the names under which users give them."""

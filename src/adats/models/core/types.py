@@ -1,6 +1,6 @@
 """The array types, and the four protocols that every model follows."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
@@ -135,8 +135,9 @@ class MetaBeliefOf(Protocol[S, D, B]):
     `replace_task` is for a task that is absorbed already and has new statistics, which differ in
     the arms that `changed`: their digest, and the belief with its message in place of the old
     one's. `sums` is all that was absorbed, two numbers for each of a message, and `with_sums` reads
-    it back. `share` is
-    the part of each arm's variance in a new task that is due to the unknown task prior.
+    it back. `share` is the part of each arm's variance in a new task that is due to the unknown
+    task prior. `refit` takes the statistics and the design of every task, for models that learn
+    their spreads from all of them at once.
 
     Where digests are approximate they may become stale: `RENEWS` says so. `renewed` is the belief
     of the next `generation`, if it is time for that, and `replace_task` looks after it by itself.
@@ -185,6 +186,7 @@ class MetaBeliefOf(Protocol[S, D, B]):
     def widen(self, factor: float) -> Self: ...
     def with_arm(self, name: Arm | None, like: int) -> Self: ...
     def grown_draw(self, mu: FloatArray, rng: Rng) -> FloatArray: ...
+    def refit(self, tasks: Sequence[tuple[S, FloatArray | None]]) -> tuple[Self, list[S]]: ...
 
     def figures(self) -> dict[str, FloatArray]: ...
     def to_dict(self) -> dict[str, Any]: ...

@@ -110,16 +110,18 @@ class FullPrior(NamedTuple):
     frozen: FloatArray | None = None
     known: Seen | None = None  # what the sites say, if they are those of a single cavity
 
-    def cavities(self, sites: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Mean and variance of each eta, from all sites but its own."""
+    def marginals(self, sites: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance of each eta, from all sites."""
         known = seen(sites, self.rows, self.frozen)
         cov, _ = covariances(self.factor, known.gram)
         theta = self.mean + times(cov, known.shift - times(known.gram, self.mean))
         if self.rows is None:
-            m, v = theta, np.einsum("...ii->...i", cov)
-        else:
-            m = theta @ self.rows.T
-            v = (np.matmul(self.rows, cov) * self.rows).sum(axis=-1)
+            return theta, np.einsum("...ii->...i", cov)
+        return theta @ self.rows.T, (np.matmul(self.rows, cov) * self.rows).sum(axis=-1)
+
+    def cavities(self, sites: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance of each eta, from all sites but its own."""
+        m, v = self.marginals(sites)
         return _without(m, v, sites[0], sites[1])
 
     def cavity(self, sites: FloatArray, arm: int) -> tuple[FloatArray, FloatArray]:
@@ -222,6 +224,14 @@ class Full(NamedTuple):
         gram, shift, _ = seen(sites[:, which], rows, some)
         new = linalg.condition(mu, self.factor[which], gram, shift)
         return new.sample(rng.standard_normal(len(new.half)))
+
+    def sizes(self, which: int) -> tuple[float, float]:
+        """σ_0 and τ that come nearest to the Σ_0 of one candidate."""
+        cov = self.covs(0)[which]
+        arms = len(cov)
+        shared = max(float(cov.sum() - cov.trace()) / max(arms * (arms - 1), 1), 0.0)
+        own = max(float(cov.trace()) / arms - shared, 0.0)
+        return math.sqrt(own), math.sqrt(shared)
 
     def covs(self, arms: int) -> FloatArray:  # noqa: ARG002
         """Σ_0 of every candidate."""

@@ -149,6 +149,10 @@ class Level(NamedTuple):
         theta += own * left
         return theta
 
+    def sizes(self, which: int) -> tuple[float, float]:
+        """σ_0 and τ of one candidate."""
+        return math.sqrt(self.own.item(which)), math.sqrt(self.shared.item(which))
+
     def covs(self, arms: int) -> FloatArray:
         """Σ_0 of every candidate."""
         return self.own[..., None] * np.eye(arms) + self.shared[..., None]

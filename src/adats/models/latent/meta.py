@@ -31,6 +31,7 @@ from adats.models.latent.base import (
 from adats.models.latent.belief import LatentArms, LatentBelief, LatentPosterior, apart, matched
 from adats.models.latent.full import Full
 from adats.models.latent.level import Level, in_common
+from adats.models.latent.spreads import gathered, learn_full, learn_level
 from adats.models.latent.stats import ArmSites, ClickStats, EventStats
 
 STATS: dict[str, type[ArmSites]] = {"binary": ClickStats, "count": EventStats}
@@ -273,6 +274,31 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         cov = np.matmul(np.swapaxes(halves, -1, -2), halves)
         old = self.anchor
         return fill(new, anchor=new.anchor_at(old.number + 1, old.rewards, mu.means(halves), cov))
+
+    def refit(
+        self, tasks: Sequence[tuple[ArmSites, FloatArray | None]]
+    ) -> tuple[Self, list[ArmSites]]:
+        """With any Σ_0, learned from all tasks, which are given with their designs.
+
+        Only the meta-prior of the likeliest candidate is kept. Returns the new model, which has
+        absorbed all tasks, and their statistics with new sites.
+        """
+        best = int(self.log_posterior.argmax())
+        mean, cov = self.meta_mean[best], self.meta_cov[best]
+        log = gathered(self.family, mean, cov, tasks, self.design)
+        learned = learn_level(log, *self.spread.sizes(best))
+        if log.n.shape[1] > 1:
+            learned = learn_full(log, learned)
+        task_cov = learned.spread.covs(log.n.shape[1])
+        kept: dict[str, Any] = {"rewards": self.family.name, "design": self.design}
+        new = type(self)(mean, cov, task_cov=task_cov, arms=self.arms, **kept)
+        number, rewards = self.anchor.number + 1, float(log.n.sum())
+        fill(new, anchor=new.anchor_at(number, rewards, learned.mean[None], learned.cov[None]))
+        found = []
+        for i, (stats, design) in enumerate(tasks):
+            found.append(stats.with_sites(learned.sites[:, None, i].copy(), number))
+            new = new.absorb(new.digest(found[-1], design=design).message)
+        return new, found
 
     def _common(self, arm: int) -> FloatArray:
         """The covariance of this arm's mu with another's: the largest of them, or 0.
