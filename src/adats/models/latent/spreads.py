@@ -150,7 +150,8 @@ def learn_full(log: Log, around: Learned) -> Learned:
         return a
 
     def spread(at: FloatArray) -> Full:
-        return Full((base @ matrix(at))[None])
+        factor = (base @ matrix(at))[None]
+        return Full(factor, factor @ factor.transpose(0, 2, 1))
 
     def moved(a: FloatArray, slope: FloatArray) -> FloatArray:
         by_entry: FloatArray = slope[below]
