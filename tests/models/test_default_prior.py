@@ -7,7 +7,7 @@ import pytest
 
 import adats
 from adats import TS, AdaTS, default_prior
-from adats.models.default_prior import NOISES, TASK_SCALES
+from adats.models.default_prior import NOISES, TASK_SCALES, TYPICAL_RATE, grid_prior
 
 ARMS = ["red", "green", "blue"]
 
@@ -105,7 +105,9 @@ def test_learning_the_prior_pays_in_later_tasks(kind):
 
 
 def test_the_middle_of_the_grid():
-    np.testing.assert_allclose(PROBLEMS["binary"][0].mean, 0.5, rtol=1e-12)
+    np.testing.assert_allclose(grid_prior(arms=ARMS, rewards="binary").mean, 0.5, rtol=1e-12)
+    middle = PROBLEMS["binary"][0].task_prior().upper(0.0)
+    np.testing.assert_allclose(middle, TYPICAL_RATE, rtol=1e-9)
     np.testing.assert_allclose(
         default_prior(arms=ARMS, rewards="number", scale=0.5, typical=-3.0).mean, -3.0, rtol=1e-12
     )

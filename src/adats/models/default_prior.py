@@ -18,10 +18,10 @@ RATES = (0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
 STRENGTHS = (2.0, 5.0, 15.0, 50.0, 150.0, 500.0)  # pulls that the task prior is worth
 FACTORS = (0.03, 0.1, 0.2, 0.35, 0.6, 1.0, 1.7, 3.0, 5.0, 10.0, 30.0)  # of the typical count
 BASE_SCALE = 2.5  # of the log-odds, or the logarithm, of the base rate
-SPREADS = (0.02, 0.06, 0.2, 0.8)  # of tasks
-WEIGHTS = (1.0, 1.0, 1.0, 1.0)
-LEVELS = (0.1, 0.7)  # of the level that the arms of a task share
-ARM_SCALES = (0.8,)  # of arms
+SPREADS = (0.02, 0.06, 0.2, 0.8)  # candidates for that of tasks
+LEVELS = (0.1, 0.7)  # for that of the level which the arms of a task share
+ARM_SCALE = 0.8  # of arms
+TYPICAL_RATE = 0.12
 TASK_SCALES = (0.03, 0.1, 0.3, 1.0)  # of the rough scale of rewards
 NOISES = (0.1, 0.3, 1.0, 3.0)
 
@@ -35,30 +35,26 @@ def default_prior(
 ) -> Any:
     """A meta-prior that needs no knowledge of the problem, or hardly any.
 
-    `binary` rewards (0 or 1): for each arm a grid of beta priors, mean by strength. `count`
-    rewards (0, 1, 2, ...): the same with gamma priors around a `typical` count (1 unless given).
+    `binary` rewards (0 or 1): log-odds of arms are Gaussian in every task, around means that are
+    learned, and so is by how much tasks differ and whether their arms move together. `count`
+    rewards (0, 1, 2, ...): the same with logarithms, around a `typical` count (1 unless given).
     `number`: Gaussian models with different spread of tasks and noise, around the `typical`
     reward (0 unless given), on a rough `scale` by which rewards differ, which has to be given.
 
     >>> prior = default_prior(arms=["red", "blue"], rewards="binary")
     >>> prior.mean.round(2)
-    array([0.5, 0.5])
+    array([0.27, 0.27])
     """
     if arm_names(arms) is None:
         raise InvalidValue("arms", "is a list of names, got None")
     if rewards == "binary":
         if typical is not None or scale is not None:
             raise ValueError("binary rewards need neither typical nor scale")
-        return level_prior(arms, rewards, SPREADS, LEVELS, ARM_SCALES, 0.12, WEIGHTS)
+        return level_prior(arms, rewards)
     if rewards == "count":
         if scale is not None:
             raise ValueError("counts need no scale; give a typical count")
-        centre = float(
-            checks.positive(
-                "typical", checks.number("typical", 1.0 if typical is None else typical)
-            )
-        )
-        return level_prior(arms, rewards, SPREADS, LEVELS, ARM_SCALES, centre, WEIGHTS)
+        return level_prior(arms, rewards, typical=_typical_count(typical))
     if rewards == "number":
         if scale is None:
             raise ValueError("for number rewards give scale, roughly how much rewards differ")
@@ -76,33 +72,58 @@ def default_prior(
 def level_prior(
     arms: Sequence[Arm],
     rewards: str,
-    task_scales: Sequence[float],
-    level_scales: Sequence[float],
-    arm_scales: Sequence[float],
-    typical: float = 0.12,
-    task_weights: Sequence[float] | None = None,
+    *,
+    task_scales: Sequence[float] = SPREADS,
+    level_scales: Sequence[float] = LEVELS,
+    arm_scale: float = ARM_SCALE,
+    typical: float = TYPICAL_RATE,
 ) -> LatentMeta:
     """All combinations of these spreads as candidates, around a base rate that may be anything.
 
-    mu_i is the level of all tasks plus the arm's own part, N(0, arm_scale²).
+    mu_i is a level of all tasks, around the `typical` mean reward, plus the arm's own part.
     """
-    own, level, arm = (g.ravel() for g in np.meshgrid(task_scales, level_scales, arm_scales))
+    own, level = (grid.ravel() for grid in np.meshgrid(task_scales, level_scales))
     size = len(arms)
-    weights = None
-    if task_weights is not None:
-        odds = np.meshgrid(task_weights, level_scales, arm_scales)[0].ravel()
-        weights = odds / odds.sum()
-    cov = arm[:, None, None] ** 2 * np.eye(size) + BASE_SCALE**2
-    mean = np.full(size, FAMILIES[rewards].eta(typical))
     return LatentMeta(
-        mean,
-        cov,
+        np.full(size, FAMILIES[rewards].eta(typical)),
+        arm_scale**2 * np.eye(size) + BASE_SCALE**2,
         task_scale=own,
         level_scale=level,
-        weights=weights,
         rewards=rewards,
         arms=tuple(arms),
     )
+
+
+def grid_prior(
+    *, arms: Sequence[Arm], rewards: Literal["binary", "count"], typical: float | None = None
+) -> MixtureMeta:
+    """The default prior of version 0.1: every arm by itself, with a grid of candidates.
+
+    `binary` rewards: beta priors, mean by strength. `count` rewards: gamma priors, the same around
+    a `typical` count (1 unless given).
+
+    >>> grid_prior(arms=["red", "blue"], rewards="binary").mean.round(2)
+    array([0.5, 0.5])
+    """
+    if arm_names(arms) is None:
+        raise InvalidValue("arms", "is a list of names, got None")
+    if rewards == "binary":
+        if typical is not None:
+            raise ValueError("binary rewards need no typical one")
+        rates = np.array([*RATES, *(1 - r for r in RATES[-2::-1])])
+        mean, strength = (grid.ravel() for grid in np.meshgrid(rates, STRENGTHS))
+        return _grid(arms, BetaArms, mean * strength, (1 - mean) * strength)
+    if rewards == "count":
+        centre = _typical_count(typical)
+        factor, strength = (grid.ravel() for grid in np.meshgrid(FACTORS, STRENGTHS))
+        rate = strength / 10  # pseudo-pulls
+        return _grid(arms, PoissonArms, factor * centre * rate, rate)
+    raise InvalidValue("rewards", f"must be 'binary' or 'count', got {rewards!r}")
+
+
+def _typical_count(typical: float | None) -> float:
+    given = checks.number("typical", 1.0 if typical is None else typical)
+    return float(checks.positive("typical", given))
 
 
 def _grid(arms: Sequence[Arm], family: Any, *parameters: Any) -> MixtureMeta:

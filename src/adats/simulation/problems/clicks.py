@@ -78,7 +78,11 @@ class ClicksProblem(BuiltInProblem[LatentMeta]):
     def new_meta(self) -> LatentMeta:
         """That of an agent which is told the spreads, but not the base rate."""
         return level_prior(
-            range(self.arms), self.rewards, [self.task_scale], [self.level_scale], [self.arm_scale]
+            range(self.arms),
+            self.rewards,
+            task_scales=[self.task_scale],
+            level_scales=[self.level_scale],
+            arm_scale=self.arm_scale,
         )
 
     def default(self) -> LatentMeta:
