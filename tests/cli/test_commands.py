@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import adats
+from adats.cli import common
 from command import call
 
 SMALL = ["--tasks", "3", "--rounds", "10", "--runs", "4"]
@@ -205,6 +206,29 @@ def test_reproduce_knows_its_experiments(monkeypatch, capsys, tmp_path):
         assert call(monkeypatch, *words) == 2
         assert "--data is for mnist and omniglot" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_quick_look_is_for_experiments_that_have_one(monkeypatch, capsys, tmp_path):
+    for name in ("synthetic", "all"):
+        assert call(monkeypatch, "reproduce", name, "--quick", "--out", tmp_path / "out") == 2
+        said = capsys.readouterr().err
+        assert f"--quick is for clicks; for '{name}' give fewer --runs" in said
+    assert not (tmp_path / "out").exists()
+    words = ["reproduce", "clicks", "--quick", "--runs", "2", "--workers", "1"]
+    assert call(monkeypatch, *words, "--out", tmp_path / "out") == 0
+    assert "report.md" in capsys.readouterr().out
+    assert "a quick look" in (tmp_path / "out" / "report.md").read_text()
+
+
+def test_where_there_is_no_terminal_progress_is_a_line_now_and_then(monkeypatch, capsys):
+    monkeypatch.setattr(common, "EVERY", 0.0)
+    with common.stage_bar("working") as show:
+        show("half of it", 1, 2)
+    assert capsys.readouterr().err == "1 of 2: half of it\n"
+    monkeypatch.setattr(common, "EVERY", 60.0)
+    with common.stage_bar("working") as show:
+        show("half of it", 1, 2)
+    assert capsys.readouterr().err == ""
 
 
 def test_reproduce_without_the_files_says_where_to_put_them(monkeypatch, capsys, tmp_path):
