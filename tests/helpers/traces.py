@@ -166,7 +166,9 @@ def simulated(name, problem, delay):
     """Regrets of all agents that know the problem, round by round."""
     from adats.simulation import AGENTS, simulate
 
-    agents = [a for a in AGENTS if name in ("gaussian", "linear", "rows") or _known(a)]
+    agents = [a for a in AGENTS if AGENTS[a].prior == "problem"]
+    if name not in ("gaussian", "linear", "rows"):
+        agents = [a for a in agents if _known(a)]
     if delay:
         agents = [a for a in agents if AGENTS[a].policy != "ts"]
     if name in ("binary", "binary arms", "count"):

@@ -27,6 +27,10 @@ COLOURS = {
     "ada-index": "#5DA63A",
     "ada-far": "#E6194B",
     "ada-greedy": "#A9A9A9",
+    "default-ts": "#1F3F8F",
+    "default-far": "#8B0020",
+    "pooled-ts": "#B8860B",
+    "flat-ts": "#4D4D4D",
 }
 DASHES: dict[str, Any] = {
     "ada-ts+": (0, (4, 1.5)),

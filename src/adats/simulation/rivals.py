@@ -70,5 +70,5 @@ class PooledArms(MetaBase[ArmStats, PooledDigest]):
         raise ValueError("this rival is for simulations alone")
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
+    def from_dict(cls, data: dict[str, Any]) -> Self:  # noqa: ARG003
         raise ValueError("this rival is for simulations alone")

@@ -12,6 +12,9 @@ import numpy as np
 from adats.models.core.types import FloatArray, Rng
 from adats.models.latent import sites as ep
 from adats.models.latent.belief import FAR_CAUTION, LatentBelief
+from adats.models.latent.family import LARGEST
+from adats.models.latent.family import NODES as RATE_NODES
+from adats.models.latent.family import WEIGHTS as RATE_WEIGHTS
 from adats.models.latent.level import LevelPrior
 from adats.models.latent.meta import LatentMeta
 from adats.simulation.kernels.common import (
@@ -25,20 +28,20 @@ from adats.simulation.kernels.common import (
 from adats.simulation.kernels.indices import level_of
 from adats.simulation.kernels.mixture import poisson
 from adats.simulation.kernels.registry import FAR as FAR_SIGHTED
-from adats.simulation.kernels.registry import TS, LoopInput
+from adats.simulation.kernels.registry import GREEDY, TS, LoopInput
 
 if TYPE_CHECKING:
     from adats.simulation.problems.clicks import ClicksProblem
 
 NODES, LOG_WEIGHTS = ep.NODES, ep.LOG_WEIGHTS
-FAR, THIN = ep.FAR, ep.THIN
+FAR, THIN, WIDE = ep.FAR, ep.THIN, ep.WIDE
 LIGHT = -20.0  # log of a weight, beside the best: such candidates sit a task out
 
 
 @compiled
 def log_partition(counts: bool, eta: float) -> float:
     if counts:
-        return math.exp(min(eta, 700.0))
+        return math.exp(min(eta, LARGEST))
     return max(eta, 0.0) + math.log1p(math.exp(-abs(eta)))
 
 
@@ -46,11 +49,22 @@ def log_partition(counts: bool, eta: float) -> float:
 def derivatives(counts: bool, eta: float) -> tuple[float, float]:
     """A' and A''."""
     if counts:
-        rate = math.exp(min(eta, 700.0))
+        rate = math.exp(min(eta, LARGEST))
         return rate, rate
     small = math.exp(-abs(eta))
     variance = small / (1.0 + small) ** 2
     return (1.0 if eta >= 0 else small) / (1.0 + small), variance
+
+
+@compiled
+def expected(counts: bool, mean: float, variance: float) -> float:
+    """The mean reward where eta ~ N(mean, variance)."""
+    if counts:
+        return math.exp(min(mean + 0.5 * variance, LARGEST))
+    scale, total = math.sqrt(variance), 0.0
+    for i in range(RATE_NODES.size):
+        total += RATE_WEIGHTS[i] * derivatives(counts, mean + scale * RATE_NODES[i])[0]
+    return total
 
 
 @compiled
@@ -100,7 +114,7 @@ def site(
     variance = v / (1.0 + w * v)
     centre, sd = variance * (m / v + b), math.sqrt(variance)
     top, total, first, spread = moments(counts, n, s, m, v, centre, sd)
-    if first * first > FAR or spread < THIN:
+    if first * first > FAR or spread < THIN or spread > WIDE:
         centre = mode(counts, n, s, m, v)
         sd = 1.0 / math.sqrt(1.0 / v + n * derivatives(counts, centre)[1])
         top, total, first, spread = moments(counts, n, s, m, v, centre, sd)
@@ -137,9 +151,7 @@ def renew(
 
 
 @compiled
-def log_evidence(
-    sites: FloatArray, prior: FloatArray, mean: FloatArray, log_det: float
-) -> float:
+def log_evidence(sites: FloatArray, prior: FloatArray, mean: FloatArray, log_det: float) -> float:
     """Of the rewards of a task under one candidate."""
     total = -log_det
     for k in range(prior.size):
@@ -201,8 +213,11 @@ def latent_task(
             j = pick_by_logs(logs, weights, rng.random()) if candidates > 1 else 0
             draw(mean[j], cov[j], rng, lower, point)
             arm = int(point.argmax())
+        elif number == GREEDY:
+            arm = greedy_arm(counts, logs, mean, cov)
         else:
-            arm = index_arm(number, levels[t], rounds - t, counted, counts, logs, weights, mean, cov)
+            left = rounds - t
+            arm = index_arm(number, levels[t], left, counted, counts, logs, weights, mean, cov)
         if counts:
             y = poisson(theta[arm], draws[t])
             table[3, arm] += math.lgamma(y + 1.0)
@@ -220,6 +235,19 @@ def latent_task(
             logs[j] = log_weights[j] + log_evidence(sites[j], means[j], mean[j], log_det[j])
         regret[t], actions[t] = best - theta[arm], arm
     return table, sites
+
+
+@compiled
+def greedy_arm(counts: bool, logs: FloatArray, mean: FloatArray, cov: FloatArray) -> int:
+    """The arm with the highest mean reward."""
+    top, arm, highest = logs.max(), 0, -np.inf
+    for k in range(mean.shape[1]):
+        rate = 0.0
+        for j in range(logs.size):
+            rate += math.exp(logs[j] - top) * expected(counts, mean[j, k], cov[j, k, k])
+        if rate > highest:
+            arm, highest = k, rate
+    return arm
 
 
 @compiled
