@@ -53,11 +53,7 @@ def default_prior(
     if rewards == "count":
         if scale is not None:
             raise ValueError("counts need no scale; give a typical count")
-        centre = float(
-            checks.positive(
-                "typical", checks.number("typical", 1.0 if typical is None else typical)
-            )
-        )
+        centre = _typical_count(typical)
         return level_prior(arms, rewards, SPREADS, LEVELS, ARM_SCALES, centre, WEIGHTS)
     if rewards == "number":
         if scale is None:
@@ -103,6 +99,38 @@ def level_prior(
         rewards=rewards,
         arms=tuple(arms),
     )
+
+
+def grid_prior(
+    *, arms: Sequence[Arm], rewards: Literal["binary", "count"], typical: float | None = None
+) -> MixtureMeta:
+    """The default prior of version 0.1: every arm by itself, with a grid of candidates.
+
+    `binary` rewards: beta priors, mean by strength. `count` rewards: gamma priors, the same around
+    a `typical` count (1 unless given).
+
+    >>> grid_prior(arms=["red", "blue"], rewards="binary").mean.round(2)
+    array([0.5, 0.5])
+    """
+    if arm_names(arms) is None:
+        raise InvalidValue("arms", "is a list of names, got None")
+    if rewards == "binary":
+        if typical is not None:
+            raise ValueError("binary rewards need no typical one")
+        rates = np.array([*RATES, *(1 - r for r in RATES[-2::-1])])
+        mean, strength = (grid.ravel() for grid in np.meshgrid(rates, STRENGTHS))
+        return _grid(arms, BetaArms, mean * strength, (1 - mean) * strength)
+    if rewards == "count":
+        centre = _typical_count(typical)
+        factor, strength = (grid.ravel() for grid in np.meshgrid(FACTORS, STRENGTHS))
+        rate = strength / 10  # pseudo-pulls
+        return _grid(arms, PoissonArms, factor * centre * rate, rate)
+    raise InvalidValue("rewards", f"must be 'binary' or 'count', got {rewards!r}")
+
+
+def _typical_count(typical: float | None) -> float:
+    given = checks.number("typical", 1.0 if typical is None else typical)
+    return float(checks.positive("typical", given))
 
 
 def _grid(arms: Sequence[Arm], family: Any, *parameters: Any) -> MixtureMeta:
