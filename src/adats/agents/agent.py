@@ -15,7 +15,7 @@ from adats.agents.decision import Decision
 from adats.agents.oracles import Oracle
 from adats.agents.policies import Policy
 from adats.agents.prior_source import Drawn, Fixed, Known, Marginal, PriorSource
-from adats.agents.steps import make_setup
+from adats.agents.steps import MOVED_TASKS, make_setup
 from adats.agents.task_state import DictBook, TaskState, task_name
 from adats.models.core import checks
 from adats.models.core.errors import FinishedTask, UnknownTask
@@ -25,9 +25,6 @@ CERTAIN = (
     "propensities of 1: rounds of forced exploration, and policies that do not draw, cannot be "
     "evaluated off-policy; an agent with epsilon=0.05, say, can"
 )
-
-
-MOVED_TASKS = 2  # stale tasks that a reward brings up to date
 
 
 class Agent:

@@ -22,6 +22,8 @@ from adats.models.core.frozen import fill
 from adats.models.core.names import arm_names
 from adats.models.core.types import Arm, BoolArray, FloatArray, MetaBelief, Rng, Task
 
+MOVED_TASKS = 2  # stale tasks that a reward brings up to date
+
 
 @dataclass(frozen=True, eq=False)
 class Setup:

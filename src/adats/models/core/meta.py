@@ -87,6 +87,10 @@ class MetaBase(ABC, Generic[S, D]):
         """Whether a task with these statistics had better be digested anew (`replace_task`)."""
         return False
 
+    def generation_of(self, stats: S) -> int | None:  # noqa: ARG002
+        """The generation in which these statistics were digested; None: they never get stale."""
+        return None
+
     def sums(self) -> FloatArray:
         """All that was absorbed, as one array: two numbers for each of a message."""
         return np.concatenate(self.total)

@@ -209,6 +209,11 @@ class LatentBase(MetaBase[S, D]):
         """Whether its sites were found under an older anchor."""
         return stats.anchor != self.anchor.number and stats.pulls > 0
 
+    def generation_of(self, stats: Any) -> int | None:
+        """The number of the anchor under which its sites were found."""
+        number: int = stats.anchor
+        return number if stats.pulls > 0 else None
+
     def sums(self) -> FloatArray:
         """All that was absorbed, and the anchor."""
         anchor = self.anchor
