@@ -1,7 +1,7 @@
 """Clicks and counts the slow way: sums over grids, importance sampling and a Gibbs sampler.
 
-The model is mu ~ N(mean, cov), theta_s ~ N(design @ mu, own·I + shared·11ᵀ) in task s, and n rewards
-of an arm with the sum y have the log density y·theta - n·A(theta). `pulls` and `wins` have a row a
+The model is mu ~ N(mean, cov), theta_s ~ N(design @ mu, own·I + shared·11ᵀ) in task s, and n
+rewards of an arm with the sum y have the log density y·theta - n·A(theta). `pulls` and `wins` have a row a
 task and a column an arm. Nothing here uses the sites of the model that is tested.
 """
 
@@ -75,7 +75,9 @@ def _reach(log_joint, mode, top, sign, reach):
     near, far = 0.0, reach
     for _ in range(100):
         middle = (near + far) / 2
-        near, far = (middle, far) if log_joint(mode + sign * middle) > top - FALL else (near, middle)
+        near, far = (
+            (middle, far) if log_joint(mode + sign * middle) > top - FALL else (near, middle)
+        )
     return far
 
 

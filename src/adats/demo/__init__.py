@@ -54,7 +54,8 @@ class Story:
 
     def totals(self, player: str) -> FloatArray:
         """Visits lost over all segments, in every repetition."""
-        return self.lost[player].sum(axis=(1, 2))
+        totals: FloatArray = self.lost[player].sum(axis=(1, 2))
+        return totals
 
     def best_share(self, player: str, segments: slice) -> float:
         """How often the first customers of a segment got the best e-mail."""
@@ -106,9 +107,7 @@ def tell_story(
     rates = load_segments().rates()
     problem, start = ClicksProblem(arms=len(EMAILS)), Start(np.zeros(len(EMAILS)))
     metas = {name: AGENTS[agent].meta(problem) for name, agent in PLAYERS.items()}
-    job = Job(
-        problem, {}, metas, len(rates), CUSTOMERS, seed, False, 0, True, False, has_numba()
-    )
+    job = Job(problem, {}, metas, len(rates), CUSTOMERS, seed, False, 0, True, False, has_numba())
     first = np.zeros((0, 1), dtype=np.intp)
     lost = {name: np.empty((repetitions, len(rates), CUSTOMERS)) for name in PLAYERS}
     chosen = np.empty((len(rates), CUSTOMERS), dtype=np.intp)

@@ -1,7 +1,7 @@
 """The only place that factorises what models believe. Singular matrices are legal."""
 
 import functools
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from scipy.linalg import lapack
@@ -141,13 +141,14 @@ def condition(
 
 
 def lower_factors(inner: FloatArray) -> FloatArray:
-    """C with C Cᵀ = inner of each of a stack, whose eigenvalues are at least 1 but for round-off."""
+    """C with C Cᵀ = inner, of each of a stack: eigenvalues are at least 1 but for round-off."""
     try:
-        return np.linalg.cholesky(inner)
+        return cast(FloatArray, np.linalg.cholesky(inner))
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(inner)
         clean = vectors * np.maximum(values, 1.0)[..., None, :]
-        return np.linalg.cholesky(clean @ np.swapaxes(vectors, -1, -2))
+        again = np.linalg.cholesky(clean @ np.swapaxes(vectors, -1, -2))
+        return cast(FloatArray, again)
 
 
 class Gaussians(NamedTuple):
@@ -162,15 +163,18 @@ class Gaussians(NamedTuple):
         """The point of one of them that the standard normal draw z stands for."""
         frame = self.frame[which]
         white, _ = lapack.dtrtrs(self.lower[which], self.step[which] + z, 1, 1)
-        return frame[:-1, -1] + frame[:-1, :-1].dot(white)
+        point: FloatArray = frame[:-1, -1] + frame[:-1, :-1].dot(white)
+        return point
 
     def halves(self) -> FloatArray:
         """X of each."""
-        return np.linalg.solve(self.lower, np.swapaxes(self.frame[:, :-1, :-1], -1, -2))
+        turned = np.swapaxes(self.frame[:, :-1, :-1], -1, -2)
+        return cast(FloatArray, np.linalg.solve(self.lower, turned))
 
     def means(self, halves: FloatArray) -> FloatArray:
         """Of each, with their X."""
-        return self.frame[:, :-1, -1] + np.matmul(self.step[:, None], halves)[:, 0]
+        means: FloatArray = self.frame[:, :-1, -1] + np.matmul(self.step[:, None], halves)[:, 0]
+        return means
 
 
 def frames(mean: FloatArray, factor: FloatArray) -> FloatArray:

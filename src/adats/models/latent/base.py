@@ -207,7 +207,7 @@ class LatentBase(MetaBase[S, D]):
 
     def is_stale(self, stats: Any) -> bool:
         """Whether its sites were found under an older anchor."""
-        return stats.anchor != self.anchor.number and stats.pulls > 0
+        return bool(stats.anchor != self.anchor.number and stats.pulls > 0)
 
     def generation_of(self, stats: Any) -> int | None:
         """The number of the anchor under which its sites were found."""
@@ -229,7 +229,9 @@ class LatentBase(MetaBase[S, D]):
         number, rewards = values[size : size + 2].tolist()
         mean, cov = values[size + 2 : size + 2 + means], values[size + 2 + means :]
         shapes = self.meta_mean.shape, self.meta_cov.shape
-        anchor = self.anchor_at(int(number), rewards, mean.reshape(shapes[0]), cov.reshape(shapes[1]))
+        anchor = self.anchor_at(
+            int(number), rewards, mean.reshape(shapes[0]), cov.reshape(shapes[1])
+        )
         return fill(new, anchor=anchor)
 
     def widen(self, factor: float) -> Self:

@@ -193,7 +193,9 @@ class LatentBelief(BeliefBase):
     def _etas(self, count: int, rng: Rng) -> FloatArray:
         index = draw(np.tile(self.weights[:, None], count), rng)
         z = rng.standard_normal((count, self.factor.shape[-1]))
-        return self.eta_mean[index] + np.einsum("nij,nj->ni", self.factor[index], z)
+        etas: FloatArray = self.eta_mean[index]
+        etas += np.einsum("nij,nj->ni", self.factor[index], z)
+        return etas
 
     def best_chances(self, arms: IntArray | None = None) -> FloatArray:
         """Counted over fixed points: within 10 % where a chance is above 0.01, and never 0."""
@@ -233,6 +235,9 @@ class LatentBelief(BeliefBase):
 
 class LatentPosterior(LatentBelief):
     """The same belief in a task, drawn from without working out every candidate."""
+
+    meta: Any
+    digest: Any
 
     def __init__(self, meta: Any, digest: Any) -> None:
         put(self, "family", meta.family)

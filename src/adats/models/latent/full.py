@@ -240,7 +240,7 @@ class Full(NamedTuple):
     def own_variances(self, arms: int) -> FloatArray:
         """What each entry of theta has for itself, beside what all have in common."""
         cov = self.covs(arms)
-        squares = np.einsum("...ii->...i", cov)
+        squares: FloatArray = np.einsum("...ii->...i", cov)
         return squares - in_common(cov.sum(axis=(-1, -2)), squares)
 
 

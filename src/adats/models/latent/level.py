@@ -20,7 +20,8 @@ def in_common(together: FloatArray, squares: FloatArray) -> FloatArray:
     """
     arms = squares.shape[-1]
     mean = (together - np.add.reduce(squares, axis=-1)) / max(arms * (arms - 1), 1)
-    return np.minimum(np.maximum(mean, 0.0), squares.min(axis=-1))[..., None]
+    common: FloatArray = np.minimum(np.maximum(mean, 0.0), squares.min(axis=-1))
+    return common[..., None]
 
 
 class LevelPrior(NamedTuple):

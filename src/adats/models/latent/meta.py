@@ -67,7 +67,7 @@ def _message(
     else:
         terms = np.empty((*several, arms, arms))
         spread.message(sites, terms)
-        frame = block_diag(design, 1.0)
+        frame = block_diag(design, np.ones((1, 1)))
         size = len(frame.T) ** 2
         found = np.empty((*several, size + 1))
         found[..., :-1] = np.matmul(frame.T, np.matmul(terms, frame)).reshape(*several, size)

@@ -57,7 +57,7 @@ def mode(family: Family, n: FloatArray, s: FloatArray, m: FloatArray, v: FloatAr
     if np.isfinite(top):
         below = (top - m) / v + n * family.mean(top) > s
         low = np.where(below, low, np.maximum(np.minimum(m, alone), top))
-    x = low
+    x: FloatArray = low
     for _ in range(NEWTON_STEPS):
         precision = 1.0 / v + n * family.variance(x)
         step = ((m - x) / v + s - n * family.mean(x)) / precision
