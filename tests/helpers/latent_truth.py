@@ -1,8 +1,8 @@
 """Clicks and counts the slow way: sums over grids, importance sampling and a Gibbs sampler.
 
 The model is mu ~ N(mean, cov), theta_s ~ N(design @ mu, own·I + shared·11ᵀ) in task s, and n
-rewards of an arm with the sum y have the log density y·theta - n·A(theta). `pulls` and `wins` have a row a
-task and a column an arm. Nothing here uses the sites of the model that is tested.
+rewards of an arm with the sum y have the log density y·theta - n·A(theta). `pulls` and `wins` have
+a row a task and a column an arm. Nothing here uses the sites of the model that is tested.
 """
 
 from typing import NamedTuple
