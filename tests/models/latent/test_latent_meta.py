@@ -177,6 +177,20 @@ def test_posteriors_that_were_told_one_by_one_are_nearly_right(case):
     assert max(found) < 0.2, found
 
 
+@pytest.mark.parametrize("family", ["binary", "count"])
+def test_posteriors_with_a_design_are_right(family):
+    """Four arms of two kinds, with attributes: theta = design @ mu and more."""
+    rng, design = np.random.default_rng(3), np.array([[1, 0], [1, 0.5], [1, -1], [1, 2]])
+    mean, cov = np.array([-1.5, 0.0]), np.diag([1.0, 0.3])
+    theta = design @ [-2.0, 0.5] + rng.normal(0, 0.4, (12, 4)) + rng.normal(0, 0.3, (12, 1))
+    pulls = rng.integers(1, 30, theta.shape).astype(float)
+    wins = truth.draw_rewards(family, pulls, theta, rng)
+    meta = LatentMeta(mean, cov, task_scale=0.4, level_scale=0.3, rewards=family, design=design)
+    known = truth.by_importance(family, mean, cov, 0.16, 0.09, pulls, wins, design=design)
+    found = errors(*anchored(meta, stats_of(meta, pulls, wins)), known)
+    assert max(found) < 0.1, found
+
+
 def test_gibbs_says_the_same():
     problem = Problem("binary", 0.1, 20, 4, 4, 0.3, 0.5, seed=4)
     known = truth.by_gibbs(
