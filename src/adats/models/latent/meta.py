@@ -150,11 +150,9 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         if stats.table.shape[1] != arms:
             raise ValueError(f"statistics of {stats.table.shape[1]} arms, but there are {arms}")
         candidates = self.log_weights.size
-        if (not stats.settled and stats.pulls) or (
+        if (not stats.settled and stats.table[:2].any()) or (
             stats.sites is not None and stats.sites.shape[1] != candidates
         ):
-            if (stats.table[0] < 0).any():
-                raise ValueError("statistics of fewer than 0 pulls: more was taken out than put in")
             prior = self._task_anchor(phi, design)
             start = np.zeros((3, candidates, arms))
             found = ep.settled(self.family, stats.table[0], stats.table[1], prior, start)

@@ -77,7 +77,7 @@ class ArmSites(ArmStats):
         if values.ndim != 1 or values.size < 2 or not np.isfinite(values).all():
             raise ValueError(f"{values.size} numbers, some not finite, are not statistics")
         candidates = int(values[-1])
-        each = cls.ROWS + 3 * candidates
+        each = cls.ROWS + 3 * max(candidates, 0)
         arms, rest = divmod(values.size - 2, each)
         if rest or arms == 0 or candidates != values[-1] or candidates < 0:
             raise ValueError(f"{values.size} numbers are not {each} for each arm")
