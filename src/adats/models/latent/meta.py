@@ -81,7 +81,7 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
     >>> meta = LatentMeta(np.zeros(2), 1.0, task_scale=0.3)
     >>> stats = meta.empty().add(0, 1)
     >>> meta.absorb(meta.digest(stats).message).task_prior().mean.round(3)
-    array([0.594, 0.5  ])
+    array([0.585, 0.5  ])
     """
 
     NAME: ClassVar[str] = "latent"
