@@ -51,7 +51,7 @@ class LatentLinearMeta(LatentBase[RowSites, RowDigest]):
     >>> meta = LatentLinearMeta(np.zeros(2), 1.0, task_scale=0.3)
     >>> stats = meta.empty().add([1.0, 0.5], 1)
     >>> meta.absorb(meta.digest(stats).message).mean.round(3)
-    array([0.351, 0.176])
+    array([0.393, 0.196])
     """
 
     NAME: ClassVar[str] = "latent-linear"
