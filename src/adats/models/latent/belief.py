@@ -5,12 +5,13 @@ from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import logsumexp, ndtr, ndtri
 
 from adats.models.core import linalg
 from adats.models.core.belief import BeliefBase
 from adats.models.core.frozen import put
-from adats.models.core.types import Conditioned, FloatArray, IntArray, Rng
+from adats.models.core.types import BoolArray, Conditioned, FloatArray, IntArray, Rng
 from adats.models.core.weights import draw, softmax
 from adats.models.latent import full
 from adats.models.latent.family import Family
@@ -22,17 +23,18 @@ POINTS = 4096  # of which each stands for a draw when the chances of arms are co
 
 
 @lru_cache(maxsize=8)
-def _points(arms: int) -> FloatArray:
+def _points(arms: int) -> npt.NDArray[np.float32]:
     """Points spread as a standard normal is, more evenly than draws are; always the same.
 
-    Multiples of powers of the root of x^(arms + 1) = x + 1, as the golden ratio for one arm.
+    They are columns: multiples of powers of the root of x^(arms + 1) = x + 1, as the golden ratio
+    for one arm.
     """
     root = 2.0
     for _ in range(60):
         root = (1.0 + root) ** (1.0 / (arms + 1))
     steps = root ** -np.arange(1.0, arms + 1.0)
-    spread = (0.5 + np.arange(1.0, POINTS + 1.0)[:, None] * steps) % 1.0
-    points: FloatArray = ndtri(np.clip(spread, 1e-9, 1 - 1e-9))
+    spread = (0.5 + steps[:, None] * np.arange(1.0, POINTS + 1.0)) % 1.0
+    points: npt.NDArray[np.float32] = ndtri(np.clip(spread, 1e-9, 1 - 1e-9)).astype(np.float32)
     return points
 
 
@@ -199,21 +201,32 @@ class LatentBelief(BeliefBase):
 
     def best_chances(self, arms: IntArray | None = None) -> FloatArray:
         """Counted over fixed points: within 10 % where a chance is above 0.01, and never 0."""
-        mean, factor = self.eta_mean, self.factor
-        if arms is not None:
-            mean, factor = mean[:, arms], factor[:, arms]
-        size = mean.shape[1]
-        points = _points(size)
-        ends = np.rint(np.cumsum(self.weights) * POINTS).astype(np.intp).tolist()
-        counts, start = np.full(size, 1.0 / size), 0
-        for j, end in enumerate(ends):
-            if end > start:
-                lower = linalg.psd_factor(factor[j] @ factor[j].T)
-                best = (points[start:end] @ lower.T + mean[j]).argmax(axis=1)
-                counts += np.bincount(best, minlength=size)
-            start = end
+        wins = self._wins(arms)
+        counts = np.add.reduce(wins, axis=1) + 1.0 / len(wins)
         chances: FloatArray = counts / counts.sum()
         return chances
+
+    def best_chance(self, arm: int, arms: IntArray | None = None) -> float:
+        wins = self._wins(arms)
+        return (np.count_nonzero(wins[arm]) + 1.0 / len(wins)) / (np.count_nonzero(wins) + 1.0)
+
+    def _wins(self, arms: IntArray | None) -> BoolArray:
+        """Of these arms (a row each) in every point, whether it is the best."""
+        means, factor = self.eta_mean, self.factor
+        points = _points(means.shape[1])
+        if arms is not None:
+            means, factor, points = means[:, arms], factor[:, arms], points[: arms.size]
+        mean = (means - means.max(axis=1, keepdims=True)).astype(np.float32)
+        values = np.empty_like(points)
+        start = 0
+        ends = np.rint(np.cumsum(self.weights) * POINTS).astype(np.intp).tolist()
+        for j, end in enumerate(ends):
+            if end > start:
+                lower = linalg.psd_factor(factor[j].dot(factor[j].T)).astype(np.float32)
+                np.add(lower.dot(points[:, start:end]), mean[j, :, None], out=values[:, start:end])
+            start = end
+        wins: BoolArray = values == np.maximum.reduce(values)
+        return wins
 
     def condition(self, stats: Any) -> "Conditioned[LatentBelief]":
         """By expectation propagation under this belief."""

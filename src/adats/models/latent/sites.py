@@ -140,17 +140,19 @@ def settled(
 ) -> FloatArray:
     """The sites of all arms, each right for its cavity, from any sites."""
     check_counts(family, n, s)
-    pulled = n > 0
-    pulls, wins = np.broadcast_to(n, sites.shape[1:]), np.broadcast_to(s, sites.shape[1:])
-    m, v = prior.cavities(sites)
+    pulled = np.flatnonzero(n > 0)  # others have none
+    shape = (*sites.shape[1:-1], pulled.size)
+    pulls, wins = np.broadcast_to(n[pulled], shape), np.broadcast_to(s[pulled], shape)
+    m, v = (part[..., pulled] for part in prior.cavities(sites))
     for sweep in range(SWEEPS):
         before, sites = sites, np.zeros(sites.shape)
-        _search(family, pulls, wins, m, v, sites)
-        sites *= pulled
+        found = np.empty((3, *shape))
+        _search(family, pulls, wins, m, v, found)
+        sites[..., pulled] = found
         if DAMPED_FROM <= sweep < SWEEPS - 1:
             sites = 0.5 * (before + sites)
         old = m
-        m, v = prior.cavities(sites)
+        m, v = (part[..., pulled] for part in prior.cavities(sites))
         if ((m - old) ** 2 / v).max(initial=0.0) < SETTLED**2:
             break
     return sites
