@@ -154,7 +154,7 @@ def test_clicks_whose_arms_move_together(monkeypatch, capsys, tmp_path):
     about = adats.read_about(out)
     assert about["structure"] == "level"
     assert len(about["warnings"]) == 1
-    np.testing.assert_allclose(adats.load_prior(out).mean, [-2.0, -1.5], atol=0.4)
+    np.testing.assert_allclose(adats.load_prior(out).mu_mean, [-2.0, -1.5], atol=0.4)
     assert call(monkeypatch, "fit", "binary", log, *words, "--batch", "day") == 0
     assert "the same visitors" in " ".join(capsys.readouterr().out.split())
     stats = tmp_path / "stats.parquet"

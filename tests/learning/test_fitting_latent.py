@@ -59,14 +59,14 @@ def test_a_prior_for_the_next_task(model, structure):
     meta = fitted.meta
     assert type(meta) is LatentMeta
     assert (meta.model, meta.arms) == (model, ("a", "b", "c"))
-    np.testing.assert_allclose(meta.mean, fitted.mu)
+    np.testing.assert_allclose(meta.mu_mean, fitted.mu)
     assert ("task_cov" in meta.figures()) == (structure == "full")
     assert fitted.unidentified == fitted.warnings == ()
     agent = AdaTS(meta, seed=1)  # goes on learning
     for _ in range(30):
         agent.tell(task="new", action="c", reward=1)
     assert agent.posterior("new").mean[2] > meta.task_prior().mean[2]
-    assert agent.meta.mean[0] > fitted.mu[0]  # by the level
+    assert agent.meta.mu_mean[0] > fitted.mu[0]  # by the level
 
 
 def test_arms_that_move_together_are_likelier_so():
@@ -95,7 +95,7 @@ def test_evidence_is_what_the_model_says(model):
         sites = fitted.meta.digest(stats).stats
         total = total.absorb(meta.digest(sites).message)
     assert total.log_evidence() == pytest.approx(fitted.log_evidence, abs=0.05)
-    np.testing.assert_allclose(total.mean, fitted.mu, atol=0.01)
+    np.testing.assert_allclose(total.mu_mean, fitted.mu, atol=0.01)
 
 
 def test_many_tasks():
@@ -118,7 +118,7 @@ def test_a_prior_file(tmp_path):
     save_prior(fitted.meta, tmp_path / "prior.json", about=fitted.about)
     assert read_about(tmp_path / "prior.json")["structure"] == "full"
     again = adats.load_prior(tmp_path / "prior.json")
-    np.testing.assert_array_equal(again.mean, fitted.mu)
+    np.testing.assert_array_equal(again.mu_mean, fitted.mu)
     np.testing.assert_allclose(again.spread.covs(3)[0], fitted.task_cov)
 
 

@@ -158,10 +158,14 @@ class LatentBase(MetaBase[S, D]):
         return float(logsumexp(self.log_posterior))
 
     @property
-    def mean(self) -> FloatArray:
+    def mu_mean(self) -> FloatArray:
         """Mean of mu over all candidates."""
         mean: FloatArray = self.weights @ self.mu_moments()[0]
         return mean
+
+    @property
+    def mean(self) -> FloatArray:
+        return self.mu_mean
 
     def _draw_candidate(self, rng: Rng) -> int:
         logs = self.log_posterior

@@ -140,15 +140,15 @@ def settled(
 ) -> FloatArray:
     """The sites of all arms, each right for its cavity, from any sites."""
     check_counts(family, n, s)
-    pulled = np.flatnonzero(n > 0)  # others have none
+    pulled = np.flatnonzero((n > 0).reshape(-1, n.shape[-1]).any(axis=0))  # others have none
     shape = (*sites.shape[1:-1], pulled.size)
-    pulls, wins = np.broadcast_to(n[pulled], shape), np.broadcast_to(s[pulled], shape)
+    pulls, wins = np.broadcast_to(n[..., pulled], shape), np.broadcast_to(s[..., pulled], shape)
     m, v = (part[..., pulled] for part in prior.cavities(sites))
     for sweep in range(SWEEPS):
         before, sites = sites, np.zeros(sites.shape)
         found = np.empty((3, *shape))
         _search(family, pulls, wins, m, v, found)
-        sites[..., pulled] = found
+        sites[..., pulled] = found if n.ndim == 1 else found * (pulls > 0)
         if DAMPED_FROM <= sweep < SWEEPS - 1:
             sites = 0.5 * (before + sites)
         old = m
