@@ -122,7 +122,8 @@ def tell(family: Family, n: float, s: float, prior: Prior, sites: FloatArray, ar
     variance = v / (1.0 + own[0] * v)
     centre = variance * (m / v + own[1])
     first, spread = fit(family, n, s, m, v, centre, np.sqrt(variance), own)
-    if (first * first).max() > FAR or spread.min() < THIN or spread.max() > WIDE:
+    least, most = np.minimum.reduce(spread), np.maximum.reduce(spread)
+    if least < THIN or most > WIDE or np.maximum.reduce(first * first) > FAR:
         _search(family, np.full(m.shape, n), np.full(m.shape, s), m, v, own)
 
 
