@@ -574,6 +574,10 @@ def test_designs_and_statistics_that_do_not_fit():
         meta.empty(design=np.ones((3, 2)))
     with pytest.raises(ValueError, match="more was taken out than put in"):
         meta.digest(meta.empty() - meta.empty().add(ROWS[0], 1))
+    digest = meta.digest(meta.empty().add(ROWS, [1.0, 0.0, 0.0, 1.0]))
+    less = digest.stats - meta.empty().add_counts(ROWS[0], 3, 1)
+    with pytest.raises(ValueError, match="more was taken out than put in"):
+        meta.absorb(digest.message).replace_task(digest, less, ())
     with pytest.raises(ValueError, match="candidate's index and 2 numbers"):
         meta.prior_given([1.0, 0.0, 0.0])
     wide = LatentLinearMeta(MEAN, 1e6, task_scale=1.0)
@@ -645,3 +649,28 @@ def test_statistics_that_were_never_settled_give_the_digest_of_all():
     np.testing.assert_allclose(learned.total.value(), grown.message, rtol=1e-12)
     fresh = evolve(learned, total=Sum.zeros(grown.message.size))
     assert fresh.digest(grown.stats).message.tobytes() == grown.message.tobytes()
+
+
+def test_sites_of_another_model_are_worked_out_anew():
+    stats = meta_of(task_scale=[0.1, 0.4]).digest(meta_of().empty().add(ROWS, [1, 0, 1, 0])).stats
+    meta = meta_of(task_scale=0.2)
+    fresh = meta.digest(meta.empty().add(ROWS, [1, 0, 1, 0]).add(ROWS[0], 1))
+    nothing = meta.digest(meta.empty())
+    found, _ = meta.replace_task(nothing, stats.add(ROWS[0], 1), ())
+    np.testing.assert_allclose(found.message, fresh.message, rtol=1e-9)
+    assert meta.digest(stats).stats.sites.shape == (3, 1, 4)
+
+
+def test_a_reward_is_corrected_as_the_service_does_it():
+    """The statistics less one reward and with another: the other sites are kept."""
+    meta = meta_of(task_scale=[0.1, 0.4])
+    digest = meta.digest(meta.empty().add(ROWS, [1, 0, 1, 0]))
+    one, other = (meta.empty().add(ROWS[1], reward) for reward in (0, 1))
+    stats = digest.stats - one + other
+    assert stats.table[1].tolist() == [0, 1, 1, 1]
+    new, learned = meta.absorb(digest.message).replace_task(digest, stats, ())
+    exact = meta.digest(meta.empty().add(ROWS, [1, 1, 1, 0]))
+    belief = learned.posterior(new)
+    right = meta.absorb(exact.message).posterior(exact)
+    assert (np.abs(belief.mean - right.mean) < 0.1 * right.scale).all()
+    np.testing.assert_allclose(learned.absorb(-new.message).total.value(), 0.0, atol=1e-10)

@@ -53,32 +53,37 @@ def let_go(known: Seen) -> FloatArray:
 def whitened(
     factor: FloatArray, gram: FloatArray, sides: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """C⁻¹Fᵀ sides with CCᵀ = I + FᵀG̃F, and log det of that, of each of a stack."""
+    """C⁻¹Fᵀ sides with CCᵀ = I + FᵀG̃F, and the diagonal of C, of each of a stack."""
     if len(gram) > FEW:
-        half, logs = halves(factor, gram)
-        return np.matmul(half, sides), logs
-    found, logs = np.empty(sides.shape), np.empty(len(gram))
+        half, diagonal = halves(factor, gram)
+        return np.matmul(half, sides), diagonal
+    found, diagonal = np.empty(sides.shape), np.empty(sides.shape[:-1])
     for i, (f, g) in enumerate(zip(factor, gram, strict=True)):  # for few faster than stacked
         half, lower = linalg.whiten(f, g)
         np.dot(half, sides[i], out=found[i])
-        logs[i] = 2.0 * linalg.log_det(lower)
-    return found, logs
+        diagonal[i] = lower.diagonal()
+    return found, diagonal
 
 
 def halves(factor: FloatArray, gram: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """X with XᵀX = (Σ⁻¹ + G̃)⁻¹ and FFᵀ = Σ, and log det(I + FᵀG̃F)."""
+    """X with XᵀX = (Σ⁻¹ + G̃)⁻¹ and FFᵀ = Σ, and the diagonal of C as in `whitened`."""
     turned = np.swapaxes(factor, -1, -2)
     inner = np.matmul(turned, np.matmul(gram, factor)) + np.eye(gram.shape[-1])
     lower = linalg.lower_factors(inner)
     half = cast(FloatArray, np.linalg.solve(lower, turned))
-    logs = 2.0 * np.log(np.einsum("...ii->...i", lower)).sum(axis=-1)
-    return half, logs
+    return half, np.einsum("...ii->...i", lower)
+
+
+def log_dets(diagonal: FloatArray) -> FloatArray:
+    """log det(I + FᵀG̃F), from the diagonals of its factors."""
+    logs: FloatArray = 2.0 * np.add.reduce(np.log(diagonal), axis=-1)
+    return logs
 
 
 def covariances(factor: FloatArray, gram: FloatArray) -> tuple[FloatArray, FloatArray]:
     """S = (Σ⁻¹ + G̃)⁻¹ with FFᵀ = Σ, and log det(I + FᵀG̃F)."""
-    half, logs = halves(factor, gram)
-    return np.matmul(np.swapaxes(half, -1, -2), half), logs
+    half, diagonal = halves(factor, gram)
+    return np.matmul(np.swapaxes(half, -1, -2), half), log_dets(diagonal)
 
 
 def times(matrix: FloatArray, vector: FloatArray) -> FloatArray:
@@ -94,9 +99,9 @@ def terms(factor: FloatArray, known: Seen) -> FloatArray:
     dim = known.shift.shape[-1]
     found = np.empty((len(known.shift), dim + 1, dim + 1))
     found[:, :-1, :-1], found[:, :-1, -1] = known.gram, -known.shift
-    sides, log_det = whitened(factor, known.gram, found[:, :-1])
+    sides, diagonal = whitened(factor, known.gram, found[:, :-1])
     found[:, -1, :-1] = found[:, :-1, -1]
-    found[:, -1, -1] = log_det - 2.0 * known.log_s
+    found[:, -1, -1] = log_dets(diagonal) - 2.0 * known.log_s
     found -= np.matmul(np.swapaxes(sides, -1, -2), sides)
     return found
 

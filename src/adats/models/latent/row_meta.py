@@ -175,19 +175,20 @@ class LatentLinearMeta(LatentBase[RowSites, RowDigest]):
         the anchor is a new one, when the pulls of the task have doubled, and before rows are let
         go."""
         phi, anchor, sites = old.design, self.anchor.number, stats.sites_of(self.log_weights.size)
+        told = [(row, *stats.table[:2, row].tolist()) for row in stats.stale[: FEW + 1]]
         alone = (
-            stats.sites is not None
+            sites is stats.sites
             and stats.anchor == anchor
             and octave(stats.pulls) == octave(old.stats.pulls)
-            and len(stats.stale) <= FEW
+            and len(told) <= FEW
             and len(stats.rows) <= MOST_ROWS
+            and all(n > 0 for _, n, _ in told)
         )
         if alone:
             prior, sites = self._task_anchor(stats, phi), sites.copy()
-            if stats.told is old.stats and len(stats.stale) == 1:
+            if stats.told is old.stats and len(told) == 1:
                 prior = prior._replace(known=old.known)
-            for row in stats.stale:
-                n, s = stats.table.item(0, row), stats.table.item(1, row)
+            for row, n, s in told:
                 ep.tell(self.family, n, s, prior, sites, row)
             stats = stats.with_sites(sites, anchor)
         else:

@@ -63,8 +63,8 @@ class RowSites:
         return not self.stale and (self.sites is not None or not len(self.rows))
 
     def sites_of(self, candidates: int) -> FloatArray:
-        """The sites, zeros if there are none yet."""
-        if self.sites is None:
+        """The sites, zeros if there are none yet, or of another number of candidates."""
+        if self.sites is None or self.sites.shape[1] != candidates:
             return np.zeros((3, candidates, len(self.rows)))
         return self.sites
 
