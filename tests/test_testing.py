@@ -26,6 +26,8 @@ from adats.models import (
 from adats.models.core.stats import ArmStats
 from adats.models.core.types import Conditioned
 from adats.models.latent.meta import LatentMeta
+from adats.models.latent.row_meta import LatentLinearMeta
+from adats.models.latent.row_stats import ClickRows
 from adats.models.latent.stats import ClickStats, EventStats
 from adats.testing import check_belief, check_meta, check_stats
 
@@ -37,7 +39,11 @@ OBSERVED = {
     PositiveStats: [(0, 0.5), (1, 2.0), (0, 0.0), (0, 4.0), (1, 0.1)],
     LinearStats: list(zip(ROWS, [1.0, -2.0, 0.5, 0.0, 3.0], strict=True)),
 }
-OBSERVED_NEARLY = {ClickStats: OBSERVED[BinaryStats], EventStats: OBSERVED[CountStats]}
+OBSERVED_NEARLY = {
+    ClickStats: OBSERVED[BinaryStats],
+    EventStats: OBSERVED[CountStats],
+    ClickRows: list(zip(ROWS, [1.0, 0.0, 0.0, 1.0, 1.0], strict=True)),
+}
 SINGULAR = np.array([[1.0, 2.0], [2.0, 4.0]])
 BETAS = [BetaArms([1.0, 2.0], 3.0), BetaArms(4.0, [1.0, 2.0])]
 COUNTS = [PoissonArms([1.0, 2.0], 3.0), PoissonArms(4.0, [1.0, 2.0])]
@@ -87,6 +93,7 @@ NEARLY = [  # models whose digests are approximate, and by how much
     (LatentMeta(**CLICKS, task_scale=[0.2, 0.8], design=[[1.0, 0.0], [1.0, 1.0]]), 0.05),
     (LatentMeta([0.0, -1.0], 0.0, task_scale=0.0), 0.01),
     (LatentMeta([1.0, 0.0], 0.3, task_scale=0.3, level_scale=0.3, rewards="count"), 0.1),
+    (LatentLinearMeta([0.0, 0.5], 1.0, task_scale=[0.2, 0.6]), 0.05),
 ]
 
 

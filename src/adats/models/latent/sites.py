@@ -141,7 +141,8 @@ def settled(
 ) -> FloatArray:
     """The sites of all arms, each right for its cavity, from any sites."""
     check_counts(family, n, s)
-    pulled = np.flatnonzero((n > 0).reshape(-1, n.shape[-1]).any(axis=0))  # others have none
+    seen = n > 0 if n.ndim == 1 else (n > 0).any(axis=tuple(range(n.ndim - 1)))
+    pulled = np.flatnonzero(seen)  # others have no site
     shape = (*sites.shape[1:-1], pulled.size)
     pulls, wins = np.broadcast_to(n[..., pulled], shape), np.broadcast_to(s[..., pulled], shape)
     m, v = (part[..., pulled] for part in prior.cavities(sites))
