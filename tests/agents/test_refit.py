@@ -61,7 +61,7 @@ def test_forgetting_is_exact_given_the_last_refit():
     for task in agent.tasks:
         agent.forget(task)
     np.testing.assert_allclose(agent.meta.total.value(), 0.0, atol=1e-8)
-    np.testing.assert_allclose(agent.meta.mean, -1.0, rtol=1e-8)
+    np.testing.assert_allclose(agent.meta.mu_mean, -1.0, rtol=1e-8)
 
 
 def played_stats(model, task):

@@ -90,8 +90,9 @@ class ArmStats:
         those of each arm in an array."""
         arms = self.table.shape[1]
         table = self.table.copy()
-        if np.ndim(action) == 0:
-            action, pulls, successes = [action], [pulls], [successes]
+        if np.ndim(action) == 0 and not np.ndim(pulls) == np.ndim(successes) == 1:
+            table[:, arm_index(action, arms)] += self.counted(pulls, successes)
+            return type(self)(table)
         if not np.shape(action) == np.shape(pulls) == np.shape(successes):
             raise ValueError(
                 f"pulls and successes must be one for each arm: {np.shape(pulls)} and "
