@@ -25,6 +25,10 @@ from adats.models import (
 )
 from adats.models.core.stats import ArmStats
 from adats.models.core.types import Conditioned
+from adats.models.latent.meta import LatentMeta
+from adats.models.latent.row_meta import LatentLinearMeta
+from adats.models.latent.row_stats import ClickRows
+from adats.models.latent.stats import ClickStats, EventStats
 from adats.testing import check_belief, check_meta, check_stats
 
 ROWS = np.array([[1.0, 0.5], [0.0, -1.0], [2.0, 1.0], [1.0, 1.0], [0.3, 0.0]])
@@ -34,6 +38,11 @@ OBSERVED = {
     CountStats: [(0, 3), (1, 0), (0, 1), (0, 7), (1, 2)],
     PositiveStats: [(0, 0.5), (1, 2.0), (0, 0.0), (0, 4.0), (1, 0.1)],
     LinearStats: list(zip(ROWS, [1.0, -2.0, 0.5, 0.0, 3.0], strict=True)),
+}
+OBSERVED_NEARLY = {
+    ClickStats: OBSERVED[BinaryStats],
+    EventStats: OBSERVED[CountStats],
+    ClickRows: list(zip(ROWS, [1.0, 0.0, 0.0, 1.0, 1.0], strict=True)),
 }
 SINGULAR = np.array([[1.0, 2.0], [2.0, 4.0]])
 BETAS = [BetaArms([1.0, 2.0], 3.0), BetaArms(4.0, [1.0, 2.0])]
@@ -76,12 +85,22 @@ METAS = [
     ),
     ModelMixture([0.5, 0.5], [MixtureMeta([0.3, 0.7], COUNTS), MixtureMeta(SEPARATE, COUNTS)]),
 ]
+CLICKS = {"mean": [0.0, -1.0], "cov": [[1.0, 0.5], [0.5, 1.0]]}
+NEARLY = [  # models whose digests are approximate, and by how much
+    (LatentMeta(**CLICKS, task_scale=0.3, level_scale=0.4), 0.05),
+    (LatentMeta(**CLICKS, task_scale=[0.1, 0.5], level_scale=[0.3, 0.0]), 0.05),
+    (LatentMeta(**CLICKS, task_cov=[[0.5, 0.2], [0.2, 0.3]]), 0.05),
+    (LatentMeta(**CLICKS, task_scale=[0.2, 0.8], design=[[1.0, 0.0], [1.0, 1.0]]), 0.05),
+    (LatentMeta([0.0, -1.0], 0.0, task_scale=0.0), 0.01),
+    (LatentMeta([1.0, 0.0], 0.3, task_scale=0.3, level_scale=0.3, rewards="count"), 0.1),
+    (LatentLinearMeta([0.0, 0.5], 1.0, task_scale=[0.2, 0.6]), 0.05),
+]
 
 
 def tasks_of(meta, designs=(None, None, None)):
     """Three tasks, one of them empty."""
     tasks = [meta.empty(design=phi) for phi in designs]
-    for number, (action, reward) in enumerate(OBSERVED[type(tasks[0])]):
+    for number, (action, reward) in enumerate((OBSERVED | OBSERVED_NEARLY)[type(tasks[0])]):
         task = number % 2
         if isinstance(tasks[task], LinearStats):
             action = np.resize(action, tasks[task].xy.size)
@@ -93,9 +112,9 @@ def name_of(value):
     return type(value).__name__
 
 
-@pytest.mark.parametrize("kind", OBSERVED)
+@pytest.mark.parametrize("kind", OBSERVED | OBSERVED_NEARLY)
 def test_stats_keep_the_laws(kind):
-    check_stats(kind.zeros(2), OBSERVED[kind])
+    check_stats(kind.zeros(2), (OBSERVED | OBSERVED_NEARLY)[kind])
 
 
 @pytest.mark.parametrize(("belief", "kind"), BELIEFS, ids=lambda v: name_of(v))
@@ -126,10 +145,21 @@ def test_metas_with_a_design_for_each_task_keep_the_laws():
     check_meta(both, tasks_of(both, designs), designs=designs, draws=500)
 
 
+@pytest.mark.parametrize(("meta", "tolerance"), NEARLY, ids=name_of)
+def test_approximate_metas_nearly_keep_the_laws(meta, tolerance):
+    check_meta(meta, tasks_of(meta), draws=500, tolerance=tolerance)
+    told = meta.absorb(meta.digest(tasks_of(meta)[0]).message)
+    check_meta(told, tasks_of(meta)[1:], draws=500, tolerance=tolerance)
+    digest = meta.digest(tasks_of(meta)[0])
+    observed = OBSERVED_NEARLY[type(meta.empty())]
+    for belief in (told.task_prior(), told.posterior(digest)):
+        check_belief(belief, meta.empty(), observed, draws=500, tolerance=tolerance)
+
+
 def test_every_exported_class_has_a_case():
     classes = set(filter(inspect.isclass, (getattr(adats.models, n) for n in adats.models.__all__)))
     beliefs, metas = (set(map(type, cases)) for cases in ([b for b, _ in BELIEFS], METAS))
-    assert classes == set(OBSERVED) | beliefs | metas
+    assert classes == set(OBSERVED) | beliefs | metas | {type(meta) for meta, _ in NEARLY}
 
 
 # Each check can fail: sound models, spoiled in one method
@@ -290,7 +320,96 @@ def test_broken_metas_are_found(law, fault):
         check_meta(spoiled(META, **fault), tasks_of(META))
 
 
+NEAR = NEARLY[0][0]
+
+
+def digest_with(change):
+    """Digests whose sites are changed: all of them, or only those that had been kept."""
+
+    def digest(self, stats, **options):
+        found = LatentMeta.digest(self, stats, **options)
+        if found.stats.sites is None:
+            return found
+        sites = found.stats.sites * np.reshape(change(stats.settled), (3, 1, 1))
+        return found._replace(stats=found.stats.with_sites(sites, found.stats.anchor))
+
+    def replace_task(self, old, stats, _changed):
+        new = self.digest(stats.unsettled())
+        return new, self.absorb(new.message - old.message)
+
+    return {"digest": digest, "replace_task": replace_task}
+
+
+def wider_posterior(self, digest):
+    joint = self.posterior_joint(digest)
+    return type(joint)(joint.family, joint.log_weights, joint.eta_mean, 1.1 * joint.factor)
+
+
+def settles_only_once(self, old, stats, changed):
+    """The sites of a task that was pulled before are left as they were."""
+    if old.stats.pulls == 0:
+        return LatentMeta.replace_task(self, old, stats, changed)
+    sites = 0.8 * old.stats.sites
+    new = old._replace(stats=stats.with_sites(sites, old.stats.anchor))
+    return new, self.absorb(new.message - old.message)
+
+
+def half_forgotten(self, old, stats, changed):
+    digest, meta = LatentMeta.replace_task(self, old, stats, changed)
+    return digest, meta.absorb(1e-4 * digest.message)
+
+
+NEAR_FAULTS = [
+    ("digest of what a digest keeps", digest_with(lambda kept: [1 + 1e-4 * kept, 1.0, 1.0])),
+    (
+        "posterior = prior, conditioned (mean)",
+        digest_with(lambda kept: [1.0, 1.0 if kept else 1.3, 1.0]),
+    ),
+    ("posterior = prior, conditioned (scale)", {"posterior": wider_posterior}),
+    (
+        "chain rule of evidence over tasks",
+        digest_with(lambda kept: [1.0, 1.0, 1.0 if kept else 1.2]),
+    ),
+    ("posterior = prior, conditioned", {"posterior": lambda s, _: s.task_prior()}),
+    ("replace_task = absorb", {"replace_task": settles_only_once}),
+    ("replace_task = its own messages", {"replace_task": half_forgotten}),
+    (
+        "order of tasks",
+        {"absorb": lambda s, m: LatentMeta.absorb(s, m - 1e-4 * s.total.value())},
+    ),
+]
+
+
+@pytest.mark.parametrize(("law", "fault"), NEAR_FAULTS)
+def test_approximate_metas_that_are_broken_are_found(law, fault):
+    """By more than the tolerance; or at all, where what is kept must be exact."""
+    with pytest.raises(AssertionError, match=re.escape(law)):
+        check_meta(spoiled(NEAR, **fault), tasks_of(NEAR), draws=500, tolerance=0.05)
+
+
+def test_approximate_models_do_not_pass_as_exact():
+    with pytest.raises(AssertionError, match="digest of a task that grew"):
+        check_meta(NEAR, tasks_of(NEAR))
+    with pytest.raises(AssertionError, match="a then b = both at once"):
+        check_belief(NEAR.task_prior(), NEAR.empty(), OBSERVED_NEARLY[ClickStats])
+
+
+def test_broken_approximate_beliefs_are_found():
+    def condition(self, stats):
+        evidence, belief = type(NEAR.task_prior()).condition(self, stats)
+        means = belief.eta_mean + 0.02 * stats.count.sum() ** 2
+        shifted = {"eta_mean": means, "log_weights": belief.log_weights, "factor": belief.factor}
+        return Conditioned(evidence, type(self)(belief.family, **shifted))
+
+    prior = NEAR.task_prior()
+    broken = type("Spoiled", (type(prior),), {"condition": condition})
+    belief = broken(prior.family, prior.log_weights, prior.eta_mean, prior.factor)
+    with pytest.raises(AssertionError, match="a then b = both at once"):
+        check_belief(belief, NEAR.empty(), OBSERVED_NEARLY[ClickStats], tolerance=0.05)
+
+
 def test_the_checks_pass_what_is_not_spoiled():
+    check_meta(spoiled(NEAR), tasks_of(NEAR), draws=500, tolerance=0.05)
     check_stats(spoiled(ArmStats.zeros(2)), OBSERVED[ArmStats])
     check_belief(spoiled(ARMS), ArmStats.zeros(2), OBSERVED[ArmStats])
     check_meta(spoiled(META), tasks_of(META))

@@ -24,6 +24,8 @@ from adats.models import (
     ExponentialArms,
     GaussianArms,
     GaussianMeta,
+    LatentLinearMeta,
+    LatentMeta,
     LinearBelief,
     LinearMeta,
     LinearStats,
@@ -34,7 +36,7 @@ from adats.models import (
     PositiveStats,
 )
 from adats.models.core.errors import FileFormatError, FinishedTask, Refused, UnknownTask
-from adats.models.default_prior import default_prior
+from adats.models.default_prior import default_prior, grid_prior
 from adats.models.prior_files import load_prior, read_about, save_prior
 from adats.old_names import keep_old_names as _keep_old_names
 from adats.service.client import Client
@@ -63,6 +65,8 @@ __all__ = [
     "GaussianArms",
     "GaussianMeta",
     "Greedy",
+    "LatentLinearMeta",
+    "LatentMeta",
     "LinearBelief",
     "LinearMeta",
     "LinearStats",
@@ -82,6 +86,7 @@ __all__ = [
     "UnknownTask",
     "default_prior",
     "fit",
+    "grid_prior",
     "load",
     "load_prior",
     "read_about",

@@ -13,7 +13,7 @@ import adats
 from adats import AdaTS, FileFormatError, MetaTS, OracleTS
 from adats.models.core.registry import meta_from_dict
 from adats.models.prior_files import read_about
-from cases import CASES, CLASSES, GROWING, ask, gaussian, linear, new, play, portrait
+from cases import ALL, CASES, CLASSES, GROWING, ask, gaussian, linear, new, play, portrait
 from cases import rewards_of as draw
 
 # Saved and loaded
@@ -42,7 +42,7 @@ def go_on(agents, kind, rounds=50, tasks=(0, 2, 3, 4, 7, 8)):
         identical(agents[0], agent)
 
 
-@pytest.mark.parametrize("kind", CASES)
+@pytest.mark.parametrize("kind", ALL)
 @pytest.mark.parametrize("cls", CLASSES)
 @pytest.mark.parametrize("explore", [False, True])
 def test_a_loaded_agent_goes_on_bit_for_bit(cls, kind, explore, tmp_path):
@@ -202,8 +202,8 @@ def zero_weights():
 
 
 PRIORS = [
-    *(pytest.param(learned(kind), id=kind) for kind in CASES),
-    *(pytest.param(CASES[kind].meta, id=f"new {kind}") for kind in CASES),
+    *(pytest.param(learned(kind), id=kind) for kind in ALL),
+    *(pytest.param(ALL[kind].meta, id=f"new {kind}") for kind in ALL),
     *(pytest.param(meta, id=f"zero weight {i}") for i, meta in enumerate(zero_weights())),
     pytest.param(gaussian().widen(3), id="wide"),
     pytest.param(linear().widen(1 / 3), id="narrow"),

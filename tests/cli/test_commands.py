@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import adats
+from adats.cli import common
 from command import call
 
 SMALL = ["--tasks", "3", "--rounds", "10", "--runs", "4"]
@@ -29,6 +30,9 @@ def priors(tmp_path):
         ["semibandit", "--arms", "6", "--size", "2"],
         ["routing", "--network", "sndlib/abilene"],
         ["gaussian", "--mu", "0.1,0.5", "--agents", "ada-ts+,ada-ts-"],
+        ["clicks", "--arms", "3", "--base", "0.2", "--level-scale", "0.5"],
+        ["clicks", "--rewards", "count", "--base", "2", "--arm-scale", "0.1", "--task-scale", "1"],
+        ["clicks", "--arms", "2", "--mu=-2,-1.5", "--agents", "default-ts,ts,ada-ucb"],
     ],
 )
 def test_simulate_prints_the_figures_as_json(monkeypatch, capsys, words):
@@ -67,6 +71,18 @@ def test_one_seed_gives_one_answer(monkeypatch, capsys):
     assert answers[0] == answers[1]
 
 
+def test_clicks_are_played_by_the_default_and_its_rivals(monkeypatch, capsys):
+    answers = []
+    for words in ([], ["--rewards", "binary", "--arms", "5", "--base", "0.02"]):
+        assert call(monkeypatch, "simulate", "clicks", *words, *SMALL, "--json", "-") == 0
+        answers.append(json.loads(capsys.readouterr().out))
+    agents = ["flat-ts", "pooled-ts", "ada-ts", "default-ts", "default-far"]
+    assert [*answers[0]["agents"]] == agents
+    assert answers[0]["problem"] == answers[1]["problem"]
+    for agent in agents:
+        assert answers[0]["agents"][agent]["regret"] == answers[1]["agents"][agent]["regret"]
+
+
 def test_bernoulli_reads_candidates_and_prior_files(monkeypatch, capsys, priors, tmp_path):
     saved = tmp_path / "saved.json"
     low, high = adats.BetaArms([2, 8], [8, 2]), adats.BetaArms([8, 2], [2, 8])
@@ -96,6 +112,12 @@ def test_bernoulli_reads_candidates_and_prior_files(monkeypatch, capsys, priors,
         (["simulate", "linear", "--redraw", "day"], "redraw must be 'run' or 'round'"),
         (["simulate", "semibandit", "--size", "21"], "size 21 is more than the 20 arms"),
         (["simulate", "routing", "--network", "narnia"], "unknown network 'narnia'; known are"),
+        (["simulate", "clicks", "--base", "1"], "base must be below 1.0, got 1.0"),
+        (["simulate", "clicks", "--rewards", "number"], "rewards must be 'binary' or 'count'"),
+        (["simulate", "clicks", "--level-scale", "-1"], "level_scale must not be negative"),
+        (["simulate", "clicks", "--mu", "1"], "mu must have 5 numbers, got (1,)"),
+        (["simulate", "clicks", "--agents", "ada-grid"], "but not clicks"),
+        (["simulate", "gaussian", "--agents", "pooled-ts"], "is for the problem clicks, not for"),
         (["simulate", "bernoulli", "--priors", "nowhere.json"], "nowhere.json: No such file"),
         (["reproduce", "everything"], "synthetic"),
         (["bound", "linear", "--eta", "-1"], "eta"),
@@ -184,6 +206,29 @@ def test_reproduce_knows_its_experiments(monkeypatch, capsys, tmp_path):
         assert call(monkeypatch, *words) == 2
         assert "--data is for mnist and omniglot" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_quick_look_is_for_experiments_that_have_one(monkeypatch, capsys, tmp_path):
+    for name in ("synthetic", "all"):
+        assert call(monkeypatch, "reproduce", name, "--quick", "--out", tmp_path / "out") == 2
+        said = capsys.readouterr().err
+        assert f"--quick is for clicks; for '{name}' give fewer --runs" in said
+    assert not (tmp_path / "out").exists()
+    words = ["reproduce", "clicks", "--quick", "--runs", "2", "--workers", "1"]
+    assert call(monkeypatch, *words, "--out", tmp_path / "out") == 0
+    assert "report.md" in "".join(capsys.readouterr().out.split())
+    assert "a quick look" in (tmp_path / "out" / "report.md").read_text()
+
+
+def test_where_there_is_no_terminal_progress_is_a_line_now_and_then(monkeypatch, capsys):
+    monkeypatch.setattr(common, "EVERY", 0.0)
+    with common.stage_bar("working") as show:
+        show("half of it", 1, 2)
+    assert capsys.readouterr().err == "1 of 2: half of it\n"
+    monkeypatch.setattr(common, "EVERY", 60.0)
+    with common.stage_bar("working") as show:
+        show("half of it", 1, 2)
+    assert capsys.readouterr().err == ""
 
 
 def test_reproduce_without_the_files_says_where_to_put_them(monkeypatch, capsys, tmp_path):

@@ -131,3 +131,34 @@ def test_an_out_that_cannot_be_written_is_refused_first(monkeypatch, capsys, tmp
     assert call(monkeypatch, "fit", "gaussian", log, *words) == 2
     assert (tmp_path / "file").read_text() == "mine"
     assert not (tmp_path / "p.json").exists()
+
+
+def test_clicks_whose_arms_move_together(monkeypatch, capsys, tmp_path):
+    """A table of clicks by day, of visitors who come three times."""
+    rng = np.random.default_rng(3)
+    rows = []
+    for page in range(40):
+        level = 0.5 * rng.standard_normal()
+        for arm, at in (("a", -2.0), ("b", -1.5)):
+            rate = 1 / (1 + np.exp(-at - level - 0.2 * rng.standard_normal()))
+            for day in range(5):
+                clicks = 3 * int(rng.binomial(30, rate))
+                rows.append({"page": page, "arm": arm, "shown": 90, "clicks": clicks, "day": day})
+    log, out = tmp_path / "clicks.csv", tmp_path / "prior.json"
+    pl.DataFrame(rows).write_csv(log)
+    words = ["--task", "page", "--reward", "clicks", "--pulls", "shown", "--out", out]
+    assert call(monkeypatch, "fit", "binary", log, *words, "--structure", "level") == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "40 tasks and 36,000 rewards" in text
+    assert "the same visitors may come again" in text
+    about = adats.read_about(out)
+    assert about["structure"] == "level"
+    assert len(about["warnings"]) == 1
+    np.testing.assert_allclose(adats.load_prior(out).mu_mean, [-2.0, -1.5], atol=0.4)
+    assert call(monkeypatch, "fit", "binary", log, *words, "--batch", "day") == 0
+    assert "the same visitors" in " ".join(capsys.readouterr().out.split())
+    stats = tmp_path / "stats.parquet"
+    words += ["--structure", "full", "--stats", stats]
+    assert call(monkeypatch, "fit", "binary", log, *words) == 0
+    assert call(monkeypatch, "fit", "binary", stats, "--structure", "level", "--out", out) == 0
+    assert call(monkeypatch, "fit", "gaussian", log, *words) == 2

@@ -7,6 +7,8 @@ import numpy as np
 
 import adats
 from adats import AdaTS, BetaArms, ExponentialArms, GaussianArms, OracleTS, PoissonArms, Top
+from adats.models.latent.meta import LatentMeta
+from adats.models.latent.row_meta import LatentLinearMeta
 
 CLASSES = [adats.AdaTS, adats.MetaTS, adats.TS, adats.OracleTS]
 
@@ -45,6 +47,25 @@ def separate(candidates):
 
 def size(task):
     return 2 + int(task) % 3
+
+
+def latent(**options):
+    options = {"task_scale": [0.1, 0.5], "level_scale": 0.3} | options
+    return LatentMeta([-1.0, 0.0, -0.5], 0.7, **options)
+
+
+def latent_rows(**options):
+    if "task_cov" not in options:
+        options = {"task_scale": 0.4} | options
+    return LatentLinearMeta([-0.8, 0.3, 0.0], np.eye(3) * 0.5 + 0.1, **options)
+
+
+def click(rng):
+    return float(rng.integers(2))
+
+
+def event(rng):
+    return float(rng.poisson(1.5))
 
 
 CASES = {
@@ -99,22 +120,46 @@ CASES = {
         reward=lambda rng: -float(rng.exponential()),
     ),
 }
+# of later versions, which the recordings of 0.1.0 do not have
+LATER = {
+    "clicks": Case(latent(), reward=click),
+    "events": Case(latent(rewards="count", level_scale=0.0), reward=event),
+    "click rows": Case(latent_rows(), (("features", ROWS),), reward=click),
+    "click contexts": Case(
+        latent_rows(task_scale=[0.1, 0.3, 1.0]),
+        features=lambda _, rng: rng.normal(size=(4, 3)),
+        reward=click,
+    ),
+    "event rows": Case(
+        latent_rows(task_cov=SINGULAR, rewards="count"), (("features", ROWS),), reward=event
+    ),
+    "click attributes": Case(
+        latent_rows(task_scale=[0.2, 0.5]),
+        features=lambda task, _: np.eye(size(task)),
+        design=lambda task: np.random.default_rng(int(task)).normal(size=(size(task), 3)),
+        reward=click,
+    ),
+    "click semi-bandit": Case(
+        latent_rows(), (("features", ROWS), ("oracle", Top(2, exactly=True))), reward=click
+    ),
+}
+ALL = CASES | LATER
 GROWING = ["gaussian", "named", "linear", "beta", "beta arms", "poisson", "models", "semi-bandit"]
 
 
 def new(kind, cls=AdaTS, seed=0, **options):
-    case = CASES[kind]
+    case = ALL[kind]
     told = (case.meta.sample(np.random.default_rng(seed)),) if cls is OracleTS else ()
     return cls(case.meta, *told, seed=seed, **dict(case.options) | options)
 
 
 def ask(agent, kind, task, rng):
-    case = CASES[kind]
+    case = ALL[kind]
     return agent.ask(task, features=case.features(task, rng), design=case.design(task))
 
 
 def rewards_of(decision, kind, rng):
-    draw = CASES[kind].reward
+    draw = ALL[kind].reward
     if isinstance(decision.action, tuple):
         return [draw(rng) for _ in decision.action]
     return draw(rng)

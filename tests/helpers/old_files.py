@@ -134,8 +134,8 @@ def write_all():
         agent_of(*what).save(asset("agent", name, "npz"))
         seen["agents"][name] = seen_of_agent(agent_of(*what), what[0])
     priors = {kind: agent_of(kind, adats.AdaTS, "ts").meta for kind in cases.CASES}
-    for rewards, options in traces.DEFAULTS.items():
-        priors[f"default {rewards}"] = adats.default_prior(arms=["a", "b"], **options)
+    for rewards, (make, options) in traces.DEFAULTS.items():
+        priors[f"default {rewards}"] = make(arms=["a", "b"], **options)
     for name, meta in priors.items():
         adats.save_prior(meta, asset("prior", name, "json"), about={"kind": name})
         seen["priors"][name] = seen_of_prior(meta)

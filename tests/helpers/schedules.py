@@ -25,7 +25,7 @@ from adats import (
 )
 from adats.agents.policies import FarSighted
 from adats.models.core.stats import ArmStats
-from adats.models.default_prior import default_prior
+from adats.models.default_prior import default_prior, grid_prior
 from adats.models.prior_files import prior_from_dict, prior_to_dict
 from adats.service.errors import Conflict, Invalid, NotFound
 from adats.service.messages import (
@@ -39,6 +39,7 @@ from adats.service.served_experiment import generator_state
 from served import Local
 
 CLOSE = {"rtol": 1e-8, "atol": 1e-8}
+NEARLY = 0.2  # standard deviations
 TENANT = "default"
 STORED = ("counted", "held", "late")  # what becomes of a reward that is new
 TASKS = ("ann", "bob", "eve")
@@ -55,6 +56,7 @@ class Case(NamedTuple):
     names: tuple[Any, ...] = ("a", "b", "c")  # of arms; () where features come with decisions
     control: Any = "b"
     grows: bool = True  # whether arms can be added
+    exact: bool = True  # or does what is believed depend a little on the order of rewards?
 
 
 ROWS = ((1.0, 0.0), (0.3, 0.9), (-0.5, 0.4))
@@ -139,8 +141,8 @@ CASES: dict[str, Case] = {
         bad=0.5,
     ),
     "binary grid": Case(
-        {"model": "binary", "prior": {"default": {}}, **ARMED},
-        cache(lambda: default_prior(arms=ABC, rewards="binary")),
+        {"model": "binary", "prior": {"default": {"version": 1}}, **ARMED},
+        cache(lambda: grid_prior(arms=ABC, rewards="binary")),
         rewards=BITS,
         bad=2.0,
     ),
@@ -153,8 +155,8 @@ CASES: dict[str, Case] = {
         bad=1.5,
     ),
     "count grid": Case(
-        {"model": "count", "prior": {"default": {"typical": 2.0}}, **ARMED},
-        cache(lambda: default_prior(arms=ABC, rewards="count", typical=2.0)),
+        {"model": "count", "prior": {"default": {"typical": 2.0, "version": 1}}, **ARMED},
+        cache(lambda: grid_prior(arms=ABC, rewards="count", typical=2.0)),
         rewards=COUNTS,
         bad=-1.0,
     ),
@@ -170,6 +172,20 @@ CASES: dict[str, Case] = {
         _two,
         options=(("oracle", Top(2, exactly=True)),),
         control="ab",
+    ),
+    "clicks": Case(
+        {"model": "binary", "prior": {"default": {}}, **ARMED},
+        cache(lambda: default_prior(arms=ABC, rewards="binary")),
+        rewards=BITS,
+        bad=0.5,
+        exact=False,
+    ),
+    "events": Case(
+        {"model": "count", "prior": {"default": {"typical": 2.0}}, **ARMED},
+        cache(lambda: default_prior(arms=ABC, rewards="count", typical=2.0)),
+        rewards=COUNTS,
+        bad=-1.0,
+        exact=False,
     ),
 }
 
@@ -445,7 +461,7 @@ class Play:
             self.decide_again(name, ask, known)
             return
         self.settle()
-        agent = book.library(self.now) if self.compare else None
+        agent = book.library(self.now) if self.compare and book.case.exact else None
         decided = self.local.decide(name, ask)
         if agent is not None:
             self._same_choice(name, ask, decided, book.choice(agent, ask))
@@ -696,6 +712,9 @@ class Play:
         book, served = self.books[name], self.local.engine.served(TENANT, name)
         agent = book.library(self.now)
         pairs = self._meta_pairs(name, agent)
+        if not book.case.exact:
+            self._check_nearly(name, agent)
+            return
         for task in book.tasks:
             own, due, view = (
                 served.posterior(task),
@@ -718,6 +737,26 @@ class Play:
         )
         np.testing.assert_allclose(own, due, **CLOSE)
 
+    def _check_nearly(self, name, agent):
+        """Statistics are the library's, and the total is that of the tasks as they are kept; what
+        is believed is nearly the library's."""
+        book, served = self.books[name], self.local.engine.served(TENANT, name)
+        nearly(served.meta.task_prior(), agent.meta.task_prior())
+        meta = book.case.meta()
+        for arm in book.added:
+            meta = meta.with_arm(arm["name"], meta.arms.index(arm["like"]))
+        for task in book.tasks:
+            own, due = served.task_cache.get(task), agent.state().tasks[task]
+            np.testing.assert_allclose(own.stats.table, due.stats.table, **CLOSE)
+            if book.rules.policy != "ts":
+                assert own.rounds == due.rounds
+                np.testing.assert_array_equal(own.pending, due.pending)
+            belief, view = served.posterior(task), self.local.task(name, task)
+            nearly(belief, agent.posterior(task))
+            np.testing.assert_allclose([p.mean for p in view.parts], belief.mean, **CLOSE)
+            meta = meta.absorb(served.meta.digest(own.stats).message)
+        np.testing.assert_allclose(meta.total.value(), served.meta.total.value(), **CLOSE)
+
     def _meta_pairs(self, name, agent):
         book, view = self.books[name], self.local.meta(name)
         counted = [book.counted(noted, self.now) for noted in book.decisions.values()]
@@ -735,6 +774,13 @@ class Play:
             (kept.task_prior().mean, prior.mean),
             (kept.log_evidence(), agent.meta.log_evidence()),
         ]
+
+
+def nearly(own, due):
+    """Whether two beliefs are the same but for approximations, which go by the order of rewards."""
+    own, due = own.each_arm, due.each_arm
+    np.testing.assert_array_less(np.abs(own.eta_mean - due.eta_mean), NEARLY * due.eta_scale)
+    np.testing.assert_allclose(own.eta_scale, due.eta_scale, rtol=NEARLY)
 
 
 def random_rules(rng, case):

@@ -12,14 +12,15 @@ from pathlib import Path
 import numpy as np
 
 import adats
+from adats.models.default_prior import grid_prior
 from cases import CASES, CLASSES, GROWING, new, rewards_of
 
 ASSETS = Path(__file__).parents[1] / "assets" / "v0.1"
 POLICIES = ("ts", "ucb", "index", "far", "greedy")
-DEFAULTS = {
-    "binary": {"rewards": "binary"},
-    "count": {"rewards": "count", "typical": 2.0},
-    "number": {"rewards": "number", "scale": 1.5},
+DEFAULTS = {  # those of 0.1.0
+    "binary": (grid_prior, {"rewards": "binary"}),
+    "count": (grid_prior, {"rewards": "count", "typical": 2.0}),
+    "number": (adats.default_prior, {"rewards": "number", "scale": 1.5}),
 }
 DRAWS = {
     "binary": lambda rng: float(rng.integers(2)),
@@ -115,7 +116,8 @@ def _beliefs(agent):
 def default(rewards, policy):
     """Decisions of AdaTS with the prior for people who have none."""
     rng = np.random.default_rng(3)
-    prior = adats.default_prior(arms=["a", "b", "c"], **DEFAULTS[rewards])
+    make, options = DEFAULTS[rewards]
+    prior = make(arms=["a", "b", "c"], **options)
     agent = adats.AdaTS(prior, seed=2, policy=policy)
     actions, chances = [], []
     for i in range(9):
@@ -166,7 +168,9 @@ def simulated(name, problem, delay):
     """Regrets of all agents that know the problem, round by round."""
     from adats.simulation import AGENTS, simulate
 
-    agents = [a for a in AGENTS if name in ("gaussian", "linear", "rows") or _known(a)]
+    agents = [a for a in AGENTS if AGENTS[a].prior == "problem"]
+    if name not in ("gaussian", "linear", "rows"):
+        agents = [a for a in agents if _known(a)]
     if delay:
         agents = [a for a in agents if AGENTS[a].policy != "ts"]
     if name in ("binary", "binary arms", "count"):

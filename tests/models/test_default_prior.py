@@ -7,7 +7,7 @@ import pytest
 
 import adats
 from adats import TS, AdaTS, default_prior
-from adats.models.default_prior import NOISES, TASK_SCALES
+from adats.models.default_prior import NOISES, TASK_SCALES, TYPICAL_RATE, grid_prior
 
 ARMS = ["red", "green", "blue"]
 
@@ -105,7 +105,9 @@ def test_learning_the_prior_pays_in_later_tasks(kind):
 
 
 def test_the_middle_of_the_grid():
-    np.testing.assert_allclose(PROBLEMS["binary"][0].mean, 0.5, rtol=1e-12)
+    np.testing.assert_allclose(grid_prior(arms=ARMS, rewards="binary").mean, 0.5, rtol=1e-12)
+    middle = PROBLEMS["binary"][0].task_prior().upper(0.0)
+    np.testing.assert_allclose(middle, TYPICAL_RATE, rtol=1e-9)
     np.testing.assert_allclose(
         default_prior(arms=ARMS, rewards="number", scale=0.5, typical=-3.0).mean, -3.0, rtol=1e-12
     )
@@ -171,3 +173,71 @@ def test_options_that_do_not_fit(options, message):
 def test_arms_that_do_not_fit(options, arms, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         default_prior(arms=arms, **options)
+
+
+# features
+
+COEFFICIENTS = np.array([-1.5, 0.8, 0.0, -0.5])
+DRAWS = {
+    "binary": lambda eta, rng: float(rng.random() < 1 / (1 + np.exp(-eta))),
+    "count": lambda eta, rng: float(rng.poisson(np.exp(eta))),
+    "number": lambda eta, rng: float(rng.normal(eta, 0.5)),
+}
+
+
+def with_features(rewards):
+    return default_prior(dim=4, rewards=rewards, scale=2.0 if rewards == "number" else None)
+
+
+@pytest.mark.parametrize("rewards", DRAWS)
+@pytest.mark.parametrize("cls", [AdaTS, adats.MetaTS, TS])
+def test_every_default_prior_with_features_starts_an_agent(rewards, cls):
+    rng, agent = np.random.default_rng(3), cls(with_features(rewards), seed=0)
+    assert agent.arms is None
+    for i in range(20):
+        rows = np.column_stack([np.ones(5), rng.normal(size=(5, 3))])
+        decision = agent.ask(i % 3, features=rows)
+        agent.tell(decision, reward=DRAWS[rewards](decision.features @ COEFFICIENTS, rng))
+    assert np.isfinite(agent.meta.log_evidence())
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("rewards", DRAWS)
+def test_coefficients_and_their_spread_are_learned(rewards):
+    """60 tasks of 20 pulls: within 4.5 sd, and the spread of tasks is found."""
+    rng, agent = np.random.default_rng(4), AdaTS(with_features(rewards), seed=0)
+    for task in range(60):
+        theta = COEFFICIENTS + 0.6 * rng.normal(size=4)
+        rows = np.column_stack([np.ones(20), rng.normal(size=(20, 3))])
+        wins = [DRAWS[rewards](row @ theta, rng) for row in rows]
+        agent.tell(task=task, features=rows, reward=wins)
+    prior = agent.meta.task_prior()
+    error = prior.scale / np.sqrt(60) * 1.5  # a task's own spread, and what its pulls leave
+    assert (np.abs(prior.mean - COEFFICIENTS) < 4.5 * error).all()
+    weights = agent.meta.weights.reshape(4, -1).sum(axis=1)
+    assert weights[2] > 0.8  # 0.6, and 0.3 times the scale
+
+
+def test_a_base_rate_of_one_in_two_hundred_is_in_reach():
+    prior = default_prior(dim=1, rewards="binary").task_prior()
+    assert prior.at_rows(np.ones((1, 1))).below(np.array([0.005]))[0] > 0.02
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dim": 0, "rewards": "binary"}, "dim must be a whole number of at least 1, got 0"),
+        ({"dim": 2.5, "rewards": "binary"}, "dim must be a whole number"),
+        ({"dim": 2, "arms": ARMS, "rewards": "binary"}, "give arms, a list of names, or dim"),
+        ({"rewards": "binary"}, "arms is a list of names"),
+        ({"dim": 2, "rewards": "money"}, "must be 'binary', 'count' or 'number', got 'money'"),
+        ({"dim": 2, "rewards": "binary", "scale": 1.0}, "binary rewards need no scale"),
+        ({"dim": 2, "rewards": "count", "scale": 1.0}, "count rewards need no scale"),
+        ({"dim": 2, "rewards": "count", "typical": 1.0}, "let one of them be 1 for all arms"),
+        ({"dim": 2, "rewards": "number"}, "give scale"),
+        ({"dim": 2, "rewards": "number", "scale": -1.0}, "scale must be positive"),
+    ],
+)
+def test_features_that_do_not_fit(options, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        default_prior(**options)

@@ -13,7 +13,7 @@ from pyarrow import parquet
 from scipy.stats import gamma
 
 from adats.paper.experiments import EXPERIMENTS, pipeline, reproduce, total_steps
-from adats.paper.experiments.measures import overall
+from adats.paper.experiments.measures import overall, tail, tail_ratio
 from adats.paper.experiments.panels import Panel, outcome_of
 from adats.paper.experiments.policies import (
     AGENTS,
@@ -26,8 +26,6 @@ from adats.paper.experiments.policies_claims import (
     DELAY,
     INDEX_AGENTS,
     PENDING_IGNORED,
-    tail,
-    tail_ratio,
 )
 from adats.paper.experiments.policies_report import crossing
 from adats.paper.experiments.report_text import TIMING

@@ -16,7 +16,7 @@ from adats.service.stores.interface import TaskRow
 from adats.service.stores.sqlite import SQLiteStore
 from adats.service.stores.sqlite_rows import checksum, task_checksum
 from command import call
-from schedules import CASES, CLOSE, TENANT, Play, Rules, random_rules, random_schedule
+from schedules import CASES, CLOSE, TENANT, Play, Rules, nearly, random_rules, random_schedule
 from served import GAUSSIAN, Local
 
 NUMBERS = ("id", "experiment", "decision", "crc")  # a crc is one of the row with its numbers
@@ -86,6 +86,9 @@ def test_with_forgotten_tasks_the_state_is_that_of_the_remaining_log(tmp_path):
         agent = play.books["x"].library(play.now)
         for task in play.books["x"].tasks:
             own, due = served.posterior(task), agent.posterior(task)
+            if not case.exact:
+                nearly(own, due)
+                continue
             np.testing.assert_allclose(own.mean, due.mean, **CLOSE)
             np.testing.assert_allclose(own.scale, due.scale, **CLOSE)
         assert len(list(store.tasks(1))) == len(play.books["x"].tasks)

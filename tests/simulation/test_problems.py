@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from adats import BetaArms, GaussianArms, PoissonArms
+from adats.models.latent.family import FAMILIES
 from adats.simulation import simulate
 from adats.simulation.problems import (
+    ClicksProblem,
     GaussianProblem,
     LinearProblem,
     MixtureProblem,
@@ -34,11 +36,16 @@ GAUSSIAN_KINDS = [
     SemibanditProblem(arms=5, size=2, meta_scale=0.5, task_scale=0.2, noise=1.5),
     RoutingProblem(**GRAPH, meta_scale=0.05, task_scale=0.02, noise=1.5),
 ]
+CLICKS = [
+    ClicksProblem(4, 0.02, arm_scale=0.3, task_scale=0.2, level_scale=0.5),
+    ClicksProblem(3, 1.5, arm_scale=0.1, task_scale=0.4, level_scale=0.3, rewards="count"),
+]
 ALL_KINDS = [
     *GAUSSIAN_KINDS,
     MixtureProblem([0.3, 0.7], BETAS),
     MixtureProblem(BY_ARM, BETAS),
     MixtureProblem([0.3, 0.7], GAMMAS),
+    *CLICKS,
 ]
 each_gaussian = pytest.mark.parametrize("problem", GAUSSIAN_KINDS, ids=lambda p: p.name)
 
@@ -132,6 +139,41 @@ def test_rewards_of_a_mixture_have_their_mean_and_variance(priors, mean, varianc
     assert all(reward >= 0 and reward == int(reward) for reward in rewards)
     assert z(rewards, mean) < 4
     assert z((np.array(rewards) - mean) ** 2, variance) < 4
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("problem", CLICKS, ids=lambda p: p.rewards)
+def test_clicks_have_a_base_rate_a_spread_and_a_level(problem):
+    eta = FAMILIES[problem.rewards].eta
+    mu = starts(problem)
+    assert (z(mu, eta(problem.base)) < 4).all()
+    assert (z((mu - eta(problem.base)) ** 2, problem.arm_scale**2) < 4).all()
+    assert z((mu[:, 0] - eta(problem.base)) * (mu[:, 1] - eta(problem.base)), 0.0) < 4
+    start, drawn = instances(problem)
+    away = eta(np.array([instance.theta for instance in drawn])) - start.mu
+    assert (z(away, 0.0) < 4).all()
+    assert (z(away**2, problem.task_scale**2 + problem.level_scale**2) < 4).all()
+    assert z(away[:, 0] * away[:, 1], problem.level_scale**2) < 4  # what the arms share
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("problem", CLICKS, ids=lambda p: p.rewards)
+def test_rewards_of_clicks_have_their_mean_and_variance(problem):
+    mean = 0.3
+    _, drawn = instances(problem)
+    rewards = np.array([problem.reward(mean, float(i.draws[0])) for i in drawn])
+    assert z(rewards, mean) < 4
+    assert z((rewards - mean) ** 2, mean if problem.counts else mean * (1 - mean)) < 4
+
+
+def test_what_agents_are_told_of_clicks():
+    told = CLICKS[0].meta()
+    assert told.figures()["task_scale"].tolist() == [0.2]
+    assert told.figures()["level_scale"].tolist() == [0.5]
+    base = told.meta_cov[0, 0, 1]  # the variance of the base rate, which is not told
+    np.testing.assert_allclose(told.meta_cov[0], base + 0.3**2 * np.eye(4))
+    assert len(CLICKS[0].default().figures()["task_scale"]) > 1
+    np.testing.assert_allclose(CLICKS[0].pooled().task_prior().mean, 0.5)
 
 
 @pytest.mark.parametrize("problem", ALL_KINDS, ids=lambda p: p.name)
@@ -269,6 +311,7 @@ def test_describe_is_plain_json(problem):
         LinearProblem(dim=np.int32(3), arms=np.int64(4)),
         SemibanditProblem(arms=np.int64(3), size=np.int64(2), meta_scale=np.float32(0.5)),
         RoutingProblem(**{**GRAPH, "source": np.int64(0)}, floor=np.float32(0.1)),
+        ClicksProblem(np.int64(3), base=np.float32(0.1), level_scale=np.int64(1), mu=np.zeros(3)),
     ],
     ids=lambda p: p.name,
 )
@@ -280,6 +323,7 @@ def test_names():
     assert [p.name for p in ALL_KINDS] == [
         *("gaussian", "linear", "semibandit", "routing"),
         *("binary", "binary", "count"),
+        *("clicks", "clicks"),
     ]
 
 
@@ -334,6 +378,17 @@ def mixture(weights=(0.3, 0.7), priors=BETAS, mu=None):
         (mixture, {"weights": [1.0]}, r"weights .*\(1,\)"),
         (mixture, {"mu": 2}, "mu .* 2"),
         (mixture, {"mu": 0.5}, "mu .* 0.5"),
+        (ClicksProblem, {"arms": 0}, "arms .* 0"),
+        (ClicksProblem, {"base": 0.0}, "base .* 0.0"),
+        (ClicksProblem, {"base": 1.0}, "base must be below 1.0, got 1.0"),
+        (ClicksProblem, {"base": math.nan}, "base .* nan"),
+        (ClicksProblem, {"base": -1.0, "rewards": "count"}, "base .* -1.0"),
+        (ClicksProblem, {"arm_scale": -0.1}, "arm_scale .* -0.1"),
+        (ClicksProblem, {"task_scale": math.inf}, "task_scale .* inf"),
+        (ClicksProblem, {"level_scale": "high"}, "level_scale .* 'high'"),
+        (ClicksProblem, {"rewards": "number"}, "'binary' or 'count', got 'number'"),
+        (ClicksProblem, {"arms": 2, "mu": [1.0]}, r"mu .* 2 numbers, got \(1,\)"),
+        (ClicksProblem, {"arms": 1, "mu": [math.nan]}, "mu .* nan"),
         (mixture, {"priors": [GaussianArms([0.0], 1.0, 1.0)] * 2}, "BetaArms or PoissonArms"),
     ],
 )

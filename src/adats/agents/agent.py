@@ -15,7 +15,7 @@ from adats.agents.decision import Decision
 from adats.agents.oracles import Oracle
 from adats.agents.policies import Policy
 from adats.agents.prior_source import Drawn, Fixed, Known, Marginal, PriorSource
-from adats.agents.steps import make_setup
+from adats.agents.steps import MOVED_TASKS, make_setup
 from adats.agents.task_state import DictBook, TaskState, task_name
 from adats.models.core import checks
 from adats.models.core.errors import FinishedTask, UnknownTask
@@ -71,6 +71,7 @@ class Agent:
         self._book, self._rng = DictBook(dict(state.tasks)), state.rng
         self._decisions = state.decisions
         self._warned = False  # about propensities of 1
+        self._stale: list[Task] | None = None  # to be brought up to date; None: not known
         self._blank = self._setup.new_state(self._meta)  # of a task of which nothing is known
 
     # looking
@@ -170,17 +171,20 @@ class Agent:
         self,
         decision: Decision | None = None,
         *,
-        reward: Any,
+        reward: Any = None,
         task: Task | None = None,
         action: Any = None,
         features: ArrayLike | None = None,
         design: ArrayLike | None = None,
+        pulls: Any = None,
+        successes: Any = None,
     ) -> None:
         """Learn from a reward: of a decision, or of a task, an action and its features in a log.
 
         An array of arms (or of rows of features) with as many rewards is a semi-bandit action or
         a batch of pulls. Give the decision where there is one: otherwise indices take its pull
-        for pending still.
+        for pending still. Where rewards are binary or counts, so many `pulls` and `successes`, the
+        sum of their rewards, may stand in place of single rewards; fractions are legal.
         """
         if decision is not None:
             if not isinstance(decision, Decision):
@@ -194,12 +198,36 @@ class Agent:
         known = self._book.get(task)
         state = self._opened(task, known, design) if known is None or design is not None else known
         pulled = self._setup.arms.pulled(action, features)
-        stats = state.stats.add(pulled, reward)
+        if pulls is None and successes is None:
+            stats = state.stats.add(pulled, reward)
+        elif reward is None and pulls is not None and successes is not None:
+            stats = state.stats.add_counts(pulled, pulls, successes)
+        else:
+            raise ValueError("give a reward, or pulls and successes")
         if known is None:
             state = self._setup.drawn(self._meta, state, self._rng)
         decided = decision is not None
-        state, self._meta = self._setup.learn(self._meta, state, stats, pulled, decided=decided)
+        before = self._meta
+        state, self._meta = self._setup.learn(before, state, stats, pulled, decided=decided)
         self._book.put(task, state)
+        if self._meta.generation:
+            if self._meta.generation != before.generation:
+                self._stale = None
+            self._renew()
+
+    def _renew(self) -> None:
+        """Bring the next two stale tasks up to date, in the order in which tasks came."""
+        if self._stale is None:
+            self._stale = [t for t, s in self._book.states.items() if self._meta.is_stale(s.stats)]
+            self._stale.reverse()
+        done = 0
+        while self._stale and done < MOVED_TASKS:
+            task = self._stale.pop()
+            state = self._book.get(task)
+            if state is not None and self._meta.is_stale(state.stats):
+                state, self._meta = self._setup.renew(self._meta, state)
+                self._book.put(task, state)
+                done += 1
 
     # lifecycle
 
@@ -226,6 +254,16 @@ class Agent:
     def retire_arm(self, arm: Arm) -> None:
         """Never choose this arm again; what it taught stays, and late rewards still count."""
         self._setup = self._setup.with_arms(self._setup.arms.retire(arm))
+
+    def refit(self) -> None:
+        """Learn from all tasks at once how they differ, where the model can do that.
+
+        The new model takes the place of the old one and every task is worked out anew with it. The
+        rng and the count of decisions go on. To forget a task is exact given the last refit.
+        """
+        self._meta, states = self._setup.refit(self._meta, self._book.states, self._rng)
+        self._book = DictBook(states)
+        self._blank = self._setup.new_state(self._meta)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write all state, the rng too, to one file without pickle; `adats.load` reads it."""

@@ -162,8 +162,8 @@ def _mixed(
 
 def _best(rule: Rule, scene: Scene, allowed: BoolArray | None) -> Action:
     """The action of the best mean, as far as is known."""
-    mean = scene.belief.mean
-    values = mean if scene.rows is None else scene.rows.dot(mean)
+    belief, rows = scene.belief, scene.rows
+    values = belief.mean if rows is None else belief.expected_rewards(rows)
     return rule.oracle(values if allowed is None else np.where(allowed, values, -np.inf))
 
 

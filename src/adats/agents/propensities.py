@@ -4,14 +4,14 @@ With independent arms the chance that arm k is best is ∫ f_k(x) Π_{j≠k} F_j
 work out. Linear models and sets of arms are counted over draws.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from adats.agents.oracles import BestArm, BestRow, Oracle
 from adats.models.core import checks
-from adats.models.core.types import Belief, BoolArray, FloatArray, IntArray, Rng
+from adats.models.core.types import Belief, BoolArray, FloatArray, IntArray, Rng, RowBelief
 
 __all__ = ["Propensities", "chance", "exact_propensities", "floored", "propensities"]
 
@@ -64,7 +64,7 @@ def propensities(
         rows = checks.array("features", features, ndim=2)
         if rows.shape[1] != values.shape[1]:
             raise ValueError(f"features have {rows.shape[1]} columns, theta {values.shape[1]}")
-        values = values @ rows.T
+        values = cast(RowBelief, belief).rewards_at(rows, values)
     if allowed is not None:
         values = np.where(_mask(allowed, values.shape[1]), values, -np.inf)
     return Propensities(*counted(values, oracle, chosen))

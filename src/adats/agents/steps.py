@@ -20,7 +20,9 @@ from adats.agents.task_state import TaskState
 from adats.models.core import checks
 from adats.models.core.frozen import fill
 from adats.models.core.names import arm_names
-from adats.models.core.types import Arm, BoolArray, FloatArray, MetaBelief, Rng
+from adats.models.core.types import Arm, BoolArray, FloatArray, MetaBelief, Rng, Task
+
+MOVED_TASKS = 2  # stale tasks that a reward brings up to date
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,6 +180,7 @@ class Setup:
             old = state.digested(meta) if state.digest is None else state.digest
             arms = () if self.arms.n_features else (pulled,) if type(pulled) is int else set(pulled)
             digest, meta = meta.replace_task(old, stats, arms)
+            stats = digest.stats
         if state.finished:
             digest = None
         new = TaskState(
@@ -185,9 +188,29 @@ class Setup:
         )
         return new, meta
 
+    def renew(self, meta: MetaBelief, state: TaskState) -> tuple[TaskState, MetaBelief]:
+        """A stale task digested anew, with the same rewards."""
+        old = state.digested(meta)
+        digest, meta = meta.replace_task(old, old.stats, ())
+        kept = None if state.finished else digest
+        return state._replace(stats=digest.stats, digest=kept), meta
+
     def forget(self, meta: MetaBelief, state: TaskState) -> MetaBelief:
         """The meta-belief without this task."""
         return meta.absorb(-state.digested(meta).message) if self.source.LEARNS else meta
+
+    def refit(
+        self, meta: MetaBelief, states: dict[Task, TaskState], rng: Rng
+    ) -> tuple[MetaBelief, dict[Task, TaskState]]:
+        """The meta-belief learned anew from all tasks; what was drawn for a task is drawn again."""
+        if not self.source.LEARNS:
+            raise ValueError("tasks of this agent teach each other nothing: it has no refit")
+        new, found = meta.refit([(state.stats, state.design) for state in states.values()])
+        parts = zip(states.items(), found, strict=True)
+        return new, {
+            task: self.drawn(new, state._replace(stats=stats, digest=None), rng)
+            for (task, state), stats in parts
+        }
 
     def grow(self, meta: MetaBelief, state: TaskState, rng: Rng) -> TaskState:
         """A task's state with room for the arm that was added last."""

@@ -76,7 +76,7 @@ def unpack_states(arrays: dict[str, Any], kind: Any) -> Iterator[TaskState]:
 
 def check_state(state: TaskState, fresh: TaskState) -> None:
     """Raise unless the state, read from a file, is like a fresh one of the same agent."""
-    if state.stats.flat().shape != fresh.stats.flat().shape:
+    if state.stats.pending_shape != fresh.stats.pending_shape:
         raise ValueError("statistics of the wrong size")
     expected = None if fresh.asked is None else fresh.asked.shape
     if state.asked is not None and expected != state.asked.shape:

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,9 +33,15 @@ TaskScale = Annotated[float, typer.Option(help="σ_0: spread of tasks.")]
 Noise = Annotated[float, typer.Option(help="σ: noise of rewards.")]
 
 
+EVERY = 60.0  # seconds between lines where there is no terminal
+
+
 @contextmanager
 def stage_bar(title: str) -> Iterator[Callable[[str, int, int], None]]:
-    """A bar on the error stream, gone when the work is done: told what, how far, of how much."""
+    """A bar on the error stream, gone when the work is done: told what, how far, of how much.
+
+    Where that is no terminal, a line a minute.
+    """
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(
         *columns,
@@ -44,9 +51,14 @@ def stage_bar(title: str) -> Iterator[Callable[[str, int, int], None]]:
         disable=not errors.is_terminal,
     ) as bar:
         task = bar.add_task(title, total=None)
+        said = time.monotonic()
 
         def show(what: str, done: int, total: int) -> None:
+            nonlocal said
             bar.update(task, description=what, completed=done, total=total)
+            if not errors.is_terminal and time.monotonic() - said >= EVERY:
+                said = time.monotonic()
+                errors.print(f"{done} of {total}: {what}", highlight=False, soft_wrap=True)
 
         yield show
 

@@ -1,5 +1,6 @@
 """`adats fit`: a prior from logs."""
 
+from dataclasses import replace
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -13,6 +14,7 @@ from adats.cli.common import Seed, check_folder, console, progress_bar
 from adats.learning import logs
 from adats.learning.fitting import Fitted, estimate
 from adats.learning.fitting.calibration import TASKS, Calibration, calibrate
+from adats.learning.fitting.learn import too_varied
 from adats.learning.fitting.report import write_report
 from adats.learning.fitting.verdict import verdict
 from adats.learning.tables import ArmTable, Table, load_statistics, save_statistics
@@ -40,6 +42,16 @@ def fit(
     reward: Annotated[str, typer.Option(help="Column of rewards.")] = "reward",
     features: Annotated[str | None, typer.Option(help="Such as x0:x15, or age,price.")] = None,
     time: Annotated[str | None, typer.Option(help="Column of times.")] = None,
+    pulls: Annotated[
+        str | None, typer.Option(help="Column of pulls, where rewards are their sums.")
+    ] = None,
+    batch: Annotated[
+        str | None, typer.Option(help="Column of batches, such as days or visitors.")
+    ] = None,
+    structure: Annotated[
+        str,
+        typer.Option(help="Arms of binary and count models: independent, level or full."),
+    ] = "independent",
     diagonal: Annotated[bool, typer.Option("--diagonal", help="No covariances in Σ_0.")] = False,
     on_bad: Annotated[str, typer.Option(help="raise, or drop and count bad rows.")] = "raise",
     stats: Annotated[
@@ -60,9 +72,11 @@ def fit(
         plots.need()
     with progress_bar("fitting", 3 if report is None else 5) as progress:
         columns = {"task": task, "arm": arm, "reward": reward, "features": features, "time": time}
-        table, source = _statistics(sources, model, on_bad, columns)
+        table, source = _statistics(sources, model, on_bad, columns | {"pulls": pulls})
         progress(1)
-        found = estimate(table, model=model, diagonal=diagonal)
+        chosen: Any = structure
+        found = estimate(table, model=model, diagonal=diagonal, structure=chosen)
+        found = _warned(found, model, source, batch)
         progress(1)
         written = None
         if report is not None:
@@ -111,6 +125,15 @@ def _statistics(
     return found.table, Source(log, columns, found.dropped)
 
 
+def _warned(found: Fitted, model: str, source: Source, batch: str | None) -> Fitted:
+    """With a warning where successes vary too much from batch to batch."""
+    if source.log is None:
+        return found
+    columns = {name: column for name, column in source.columns.items() if name != "features"}
+    more = found.warnings + too_varied(source.log, model=model, batch=batch, **columns)
+    return replace(found, warnings=more, about=found.about | {"warnings": list(more)})
+
+
 def _is_statistics(path: str) -> bool:
     if not (path.endswith(".parquet") and Path(path).is_file()):
         return False
@@ -124,12 +147,13 @@ def _is_statistics(path: str) -> bool:
 def _calibration(
     table: Table, found: Fitted, model: str, source: Source, seed: int
 ) -> Calibration | None:
-    """One step ahead, where there is a log with times."""
-    if source.log is None or source.columns["time"] is None:
+    """One step ahead, where there is a log with times, and with a row a pull."""
+    columns = {name: column for name, column in source.columns.items() if name != "pulls"}
+    if source.log is None or columns["time"] is None or source.columns["pulls"] is not None:
         return None
     tasks = logs.spread(table.tasks, TASKS)
     arms = table.arms if isinstance(table, ArmTable) else None
-    rows = logs.rows(source.log, model=model, tasks=tasks, arms=arms, **source.columns)
+    rows = logs.rows(source.log, model=model, tasks=tasks, arms=arms, **columns)
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(3,)))
     return calibrate(table, found, rows, rng=rng)
 

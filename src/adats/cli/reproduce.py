@@ -13,6 +13,9 @@ from adats.paper import experiments
 def reproduce(
     name: Annotated[str, typer.Argument(help=f"{', '.join(experiments.EXPERIMENTS)}; or all.")],
     runs: Annotated[int | None, typer.Option(help="Runs, if not those of the paper.")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A small version, for a first look: of clicks.")
+    ] = False,
     out: Annotated[Path, typer.Option(help="Folder for figures, records and report.")] = Path(
         "out"
     ),
@@ -34,6 +37,7 @@ def reproduce(
             out=out,
             data=data,
             runs=runs,
+            quick=quick,
             seed=seed,
             workers=workers or os.cpu_count() or 1,
             engine=engine,

@@ -120,7 +120,7 @@ def replay(
     )
     if found.moved:
         console.print(
-            f"  {found.moved:,} decisions used data of tasks that were forgotten later, and come "
+            f"  {found.moved:,} decisions used data of tasks that are forgotten now, and come "
             "out otherwise without them",
             highlight=False,
         )

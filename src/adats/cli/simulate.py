@@ -33,6 +33,7 @@ from adats.cli.common import (
 from adats.models import BetaArms, PoissonArms, prior_files
 from adats.simulation import Result, simulate
 from adats.simulation.problems import (
+    ClicksProblem,
     GaussianProblem,
     LinearProblem,
     MixtureProblem,
@@ -107,14 +108,18 @@ def _print_result(result: Result) -> None:
 
 
 def problem_command(
-    name: str, *, old: str | None = None
+    name: str, *, old: str | None = None, **defaults: Any
 ) -> Callable[[Callable[..., Problem]], Callable[..., Problem]]:
     """Make `adats simulate NAME` of a function from a problem's own options to the problem.
 
-    The options that all simulations share are those of `_simulate`. `old` is a name that the
-    command had before, and still answers to.
+    The options that all simulations share are those of `_simulate`, with other `defaults` where
+    some are given. `old` is a name that the command had before, and still answers to.
     """
-    common = list(inspect.signature(_simulate).parameters.values())[1:]
+    shared_options = inspect.signature(_simulate).parameters
+    common = [
+        parameter.replace(default=defaults.get(parameter.name, parameter.default))
+        for parameter in list(shared_options.values())[1:]
+    ]
 
     def register(build: Callable[..., Problem]) -> Callable[..., Problem]:
         def command(**options: Any) -> None:
@@ -185,6 +190,25 @@ def _routing(
     return RoutingProblem.named(
         network, meta_scale=meta_scale, task_scale=task_scale, noise=noise, floor=floor
     )
+
+
+@problem_command("clicks", agents="flat-ts,pooled-ts,ada-ts,default-ts,default-far")
+def _clicks(
+    arms: int = 5,
+    base: Annotated[float, typer.Option(help="Mean reward of a typical arm.")] = 0.02,
+    arm_scale: Annotated[float, typer.Option(help="Spread between arms.")] = 0.3,
+    task_scale: TaskScale = 0.3,
+    level_scale: Annotated[
+        float, typer.Option(help="Spread of the level that a task's arms share.")
+    ] = 0.0,
+    rewards: Annotated[str, typer.Option(help="binary, or count.")] = "binary",
+    mu: Mu = None,
+) -> Problem:
+    """Clicks or counts whose log-odds or logarithms are Gaussian.
+
+    The spreads and mu are of log-odds (binary), or of logarithms (count).
+    """
+    return ClicksProblem(arms, base, arm_scale, task_scale, level_scale, rewards, mu=_numbers(mu))
 
 
 Priors = Annotated[Path, typer.Option(help="JSON with weights and candidate priors.")]

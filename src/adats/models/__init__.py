@@ -10,6 +10,8 @@ from adats.models.gamma.belief import ExponentialArms, PoissonArms
 from adats.models.gamma.stats import CountStats, PositiveStats
 from adats.models.gaussian.belief import GaussianArms
 from adats.models.gaussian.meta import GaussianMeta
+from adats.models.latent.meta import LatentMeta
+from adats.models.latent.row_meta import LatentLinearMeta
 from adats.models.linear.belief import LinearBelief
 from adats.models.linear.meta import LinearMeta
 from adats.models.linear.stats import LinearStats
@@ -25,6 +27,8 @@ __all__ = [
     "ExponentialArms",
     "GaussianArms",
     "GaussianMeta",
+    "LatentLinearMeta",
+    "LatentMeta",
     "LinearBelief",
     "LinearMeta",
     "LinearStats",

@@ -27,6 +27,10 @@ COLOURS = {
     "ada-index": "#5DA63A",
     "ada-far": "#E6194B",
     "ada-greedy": "#A9A9A9",
+    "default-ts": "#1F3F8F",
+    "default-far": "#8B0020",
+    "pooled-ts": "#B8860B",
+    "flat-ts": "#4D4D4D",
 }
 DASHES: dict[str, Any] = {
     "ada-ts+": (0, (4, 1.5)),
@@ -174,6 +178,7 @@ def rendered(figure: "Figure", kind: Literal["png", "svg"]) -> bytes:
 
 
 EMAIL_COLOURS = ("#0072B2", "#D55E00", "#7F7F7F")
+STORY_COLOURS = (COLOURS["ts"], GREY, COLOURS["ada-ts"], "#CC79A7")
 
 
 def story_figure(
@@ -185,8 +190,8 @@ def story_figure(
 ) -> "Figure":
     """The demo's picture: visits lost in each segment, and the learned prior taking shape.
 
-    `lost` has (repetitions, segments) for a flat and a learned prior, in this order; `mean` and
-    `scale` are of the learned prior before each segment and after the last one.
+    `lost` has (repetitions, segments) for each way to play; `mean` and `scale` are of the learned
+    prior before each segment and after the last one.
     """
     need()
     import matplotlib as mpl
@@ -197,25 +202,15 @@ def story_figure(
         figure = Figure(figsize=(10, 4.2), layout="constrained")
         left, right = figure.subplots(1, 2, width_ratios=[1, 1.15])
         segments = np.arange(1, rates.shape[0] + 1)
-        for (name, values), colour in zip(
-            lost.items(), (COLOURS["ts"], COLOURS["ada-ts"]), strict=True
-        ):
+        for (name, values), colour in zip(lost.items(), STORY_COLOURS, strict=True):
             centre = values.mean(axis=0)
             error = values.std(axis=0, ddof=1) / np.sqrt(len(values))
-            left.fill_between(
-                segments, centre - error, centre + error, color=colour, alpha=0.2, linewidth=0
-            )
-            left.plot(segments, centre, color=colour, linewidth=1.6)
-            left.annotate(
-                name,
-                (segments[-1], centre[len(centre) // 2 :].max()),
-                xytext=(0, 9),
-                textcoords="offset points",
-                color=colour,
-                ha="right",
-                fontsize=11,
-            )
-        left.set_ylim(0, 1.2 * max(values.mean(axis=0).max() for values in lost.values()))
+            low, high = centre - error, centre + error
+            left.fill_between(segments, low, high, color=colour, alpha=0.2, linewidth=0)
+            total = f"{name}: {values.sum(axis=1).mean():.0f} in all"
+            left.plot(segments, centre, color=colour, linewidth=1.6, label=total)
+        left.legend(frameon=False, loc="upper right")
+        left.set_ylim(0, 1.45 * max(values.mean(axis=0).max() for values in lost.values()))
         left.set_xlim(1, segments[-1])
         left.set_xlabel("customer segment, in the order of arrival")
         left.set_ylabel("visits lost in the segment")

@@ -32,7 +32,7 @@ from adats.service.messages import (
     TaskBelief,
 )
 from adats.service.served_experiment import Change, ServedExperiment
-from adats.service.spec import ExperimentSpec, canonical, check, parse
+from adats.service.spec import ExperimentSpec, canonical, check, completed, parse
 from adats.service.stores.interface import (
     ChangeRow,
     DecisionRow,
@@ -88,9 +88,9 @@ class Engine:
     def put(self, tenant: str, name: str, spec: ExperimentSpec) -> tuple[bool, ExperimentInfo]:
         """Make an experiment. The same again changes nothing; another under its name raises."""
         check(spec)
-        row = self.store.experiment(tenant, name)
+        row, new = self.store.experiment(tenant, name), completed(spec)
         if row is not None:
-            if row.spec != canonical(spec):
+            if row.spec not in (canonical(spec), canonical(new)):
                 raise Conflict(
                     f"experiment {name!r} is there with other settings, which are fixed; take "
                     "another name"
@@ -101,14 +101,14 @@ class Engine:
             id=0,
             tenant=tenant,
             name=name,
-            spec=canonical(spec),
+            spec=canonical(new),
             seed=seed,
             version=0,
             prior_version=1,
             arms="[]",
             total=b"",
         )
-        ServedExperiment(spec, row, self.store)  # raises if the parts do not fit
+        ServedExperiment(new, row, self.store)  # raises if the parts do not fit
         self.store.add_experiment(row)
         return True, self.about(tenant, name)
 

@@ -15,7 +15,7 @@ from adats.models.core import checks, files
 from adats.models.core.errors import InvalidValue
 from adats.models.core.product import ProductArms
 from adats.models.core.types import FloatArray, MetaBelief
-from adats.models.default_prior import default_prior
+from adats.models.default_prior import default_prior, grid_prior
 from adats.models.prior_files import prior_from_dict
 from adats.service.errors import Invalid
 from adats.service.field_types import LARGEST, LEAST, MOST_ARMS, MOST_DIM, ArmName
@@ -163,6 +163,14 @@ def _default(spec: ExperimentSpec, default: DefaultPrior) -> MetaBelief:
     names = _names(spec)
     if names is None:
         raise Invalid("arms", "the default prior needs names of arms")
+    newest = MODELS[spec.model].newest
+    version = default.version or 1  # as experiments of adats 0.1 are stored
+    if version > newest:
+        raise Invalid("prior.default.version", f"a {spec.model} model has version 1 only")
+    if version < newest:
+        if default.scale is not None:
+            raise Invalid("prior.default.scale", f"a {spec.model} model has no scale")
+        return grid_prior(arms=names, rewards=rewards, typical=default.typical)
     meta: MetaBelief = default_prior(
         arms=names, rewards=rewards, typical=default.typical, scale=default.scale
     )

@@ -12,13 +12,14 @@ from adats.agents.choice import Action, Holdout
 from adats.agents.decision import Decision
 from adats.agents.pending import without_pulls
 from adats.agents.prior_source import Marginal
-from adats.agents.steps import Setup, make_setup
+from adats.agents.steps import MOVED_TASKS, Setup, make_setup
 from adats.agents.task_state import TaskState
 from adats.models.core.errors import UnknownTask
 from adats.models.core.types import Arm, FloatArray, MetaBelief
 from adats.service.errors import Invalid
 from adats.service.priors import prior_of
 from adats.service.spec import ExperimentSpec, arms_of_control, check, options_of
+from adats.service.stale_tasks import StaleTasks
 from adats.service.stores.interface import DecisionRow, ExperimentRow, Reward, Store
 from adats.service.task_cache import TaskCache
 
@@ -55,7 +56,10 @@ class ServedExperiment:
         self._stored = row
         self._blank = self._setup.new_state(self.meta)
         self._check_policy()
-        self.task_cache = TaskCache(store, row.id, lambda: self._blank)
+        self.task_cache = TaskCache(
+            store, row.id, lambda: self._blank, lambda stats: self.meta.generation_of(stats)
+        )
+        self._stale_tasks = StaleTasks(store, row.id, self.task_cache)
         self.changes: list[Change] = []
         for change in msgspec.json.decode(row.arms, type=list[Change]):
             self._apply(change)
@@ -69,7 +73,8 @@ class ServedExperiment:
     @property
     def weight(self) -> float:
         """Bytes in memory, roughly."""
-        return 20_000.0 + (10 + len(self.task_cache)) * self.task_cache.state_bytes
+        learned = 5 * len(self._stored.total)  # with what is worked out from it
+        return 20_000.0 + learned + (10 + len(self.task_cache)) * self.task_cache.state_bytes
 
     def _check_policy(self) -> None:
         """Raise `Invalid` for an index where beliefs have no quantiles."""
@@ -165,6 +170,18 @@ class ServedExperiment:
         if given_up:
             state = state._replace(pending=pending)
         self.task_cache.put(decision.task, state)
+        if self.meta.generation:
+            self._renew()
+
+    def _renew(self) -> None:
+        """Bring the next two stale tasks up to date."""
+        for _ in range(MOVED_TASKS):
+            found = self._stale_tasks.next(self.meta)
+            if found is None:
+                return
+            task, state = found
+            state, self.meta = self._setup.renew(self.meta, state)
+            self.task_cache.put(task, state)
 
     def recount(
         self,
@@ -178,14 +195,16 @@ class ServedExperiment:
         pulled, nothing = arms.pulled(*_pull(decision)), self._blank.stats
         out, into = nothing.add(pulled, old), nothing.add(pulled, new)
         stats = state.stats - out + into
+        changed: Iterable[int] = range(self.meta.n_arms)
         if stats.dwarfed_by(out, ROUND_OFF):  # count from the log
             stats = nothing
             for row in rows():
                 value = new if row.id == decision.id else row.counted
                 stats = stats.add(arms.pulled(*_pull(row)), value)
-        changed = range(self.meta.n_arms)
+        elif changed:
+            changed = np.atleast_1d(pulled).tolist()
         digest, self.meta = self.meta.replace_task(state.digested(self.meta), stats, changed)
-        self.task_cache.put(decision.task, state._replace(stats=stats, digest=digest))
+        self.task_cache.put(decision.task, state._replace(stats=digest.stats, digest=digest))
 
     def give_up(self, decision: DecisionRow) -> None:
         """No reward will come: its pull is not pending any more."""

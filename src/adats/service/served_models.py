@@ -1,6 +1,6 @@
 """The models that can be served, and what of a request each of them takes."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 
 class ServedModel(NamedTuple):
@@ -12,6 +12,7 @@ class ServedModel(NamedTuple):
     features: bool = False  # whether arms are rows of features
     sets: bool = False  # whether an action is a set of arms
     default: str | None = None  # the rewards of its default prior; None: it has none
+    newest: Literal[1, 2] = 1  # version of its default prior
 
 
 SCALES = frozenset({"mean", "scale", "task_scale"})
@@ -19,10 +20,10 @@ MODELS: dict[str, ServedModel] = {
     "gaussian": ServedModel("gaussian", SCALES, default="number"),
     "linear": ServedModel("linear", frozenset({"mean", "cov", "task_cov"}), features=True),
     "binary": ServedModel(
-        "binary", frozenset({"weights", "alpha", "beta"}), noise=False, default="binary"
+        "binary", frozenset({"weights", "alpha", "beta"}), noise=False, default="binary", newest=2
     ),
     "count": ServedModel(
-        "count", frozenset({"weights", "shape", "rate"}), noise=False, default="count"
+        "count", frozenset({"weights", "shape", "rate"}), noise=False, default="count", newest=2
     ),
     "semi-bandit": ServedModel("gaussian", SCALES, sets=True, default="number"),
 }

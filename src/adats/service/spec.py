@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from adats.agents.oracles import Top
 from adats.agents.policies import policy_from_dict
@@ -34,6 +35,14 @@ class DefaultPrior(Struct, forbid_unknown_fields=True, omit_defaults=True, froze
         Figure | None, doc("A usual reward, for numbers (0 unless given) and counts (1).")
     ] = None
     scale: Annotated[Figure | None, doc("Roughly how much rewards differ; numbers need it.")] = None
+    version: Annotated[
+        Literal[1, 2] | None,
+        doc(
+            "Of the default prior for binary rewards and counts: 2, where the arms of a task share "
+            "a level, or 1, that of adats 0.1, where every arm is by itself. The newest unless "
+            "given."
+        ),
+    ] = None
 
 
 class GivenPrior(Struct, forbid_unknown_fields=True, omit_defaults=True, frozen=True):
@@ -209,6 +218,18 @@ def canonical(spec: ExperimentSpec) -> str:
 
 def parse(text: str) -> ExperimentSpec:
     return msgspec.json.decode(text, type=ExperimentSpec)
+
+
+def completed(spec: ExperimentSpec) -> ExperimentSpec:
+    """The settings of a new experiment, which say what version its default prior has.
+
+    In the spec of an experiment that is stored, none stands for the first.
+    """
+    default, served = spec.prior.default, MODELS.get(spec.model)
+    if default is None or default.version is not None or served is None or served.newest == 1:
+        return spec
+    newest = replace(default, version=served.newest)
+    return replace(spec, prior=replace(spec.prior, default=newest))
 
 
 def check(spec: ExperimentSpec) -> None:

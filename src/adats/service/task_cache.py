@@ -13,18 +13,26 @@ from adats.service.stores.interface import Store, TaskRow
 
 MEMORY = 100e6  # bytes, roughly, of the task states of one experiment
 FEWEST = 64  # states that stay in memory all the same
+PLACE = 300  # bytes of a state's name and place
 
 
 class TaskCache:
     """A book of tasks that reads from the store what it needs, and writes there at `flush`."""
 
-    def __init__(self, store: Store, experiment: int, blank: Callable[[], TaskState]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        experiment: int,
+        blank: Callable[[], TaskState],
+        generation_of: Callable[[Any], int | None],
+    ) -> None:
         self._store, self._experiment = store, experiment
         self._blank = blank  # an empty state, to know the kind and the size of statistics
+        self._generation_of = generation_of  # in which statistics were digested
         self._states: OrderedDict[Task, TaskState] = OrderedDict()  # the last used last
         self._changed: set[Task] = set()
-        self.state_bytes = 300 + _bytes_of(blank(), set())  # of a state, with its place here
-        self._most = max(FEWEST, int(MEMORY / self.state_bytes))
+        # of the largest state that was seen, with its place here
+        self.state_bytes = PLACE + _bytes_of(blank(), set())
 
     def __len__(self) -> int:
         """How many are in memory."""
@@ -62,10 +70,22 @@ class TaskCache:
     def flush(self) -> None:
         """Write what has changed, and let go of what has not been used for long."""
         for task in self._changed:
-            self._store.save_task(self._experiment, str(task), _packed(self._states[task]))
+            state = self._states[task]
+            generation = self._generation_of(state.stats)
+            self._store.save_task(self._experiment, str(task), _packed(state), generation)
         self._changed.clear()
-        while len(self._states) > self._most:
+        self._measure()
+        most = max(FEWEST, int(MEMORY / self.state_bytes))
+        while len(self._states) > most:
             self._states.popitem(last=False)
+
+    def _measure(self) -> None:
+        """Look at the state that was used last. What it shares with an empty one is not its own."""
+        if self._states:
+            shared: set[int] = set()
+            _bytes_of(self._blank(), shared)
+            own = PLACE + _bytes_of(next(reversed(self._states.values())), shared)
+            self.state_bytes = max(self.state_bytes, own)
 
 
 def _packed(state: TaskState) -> TaskRow:
@@ -96,5 +116,6 @@ def _bytes_of(value: Any, seen: set[int]) -> int:
         return 112 + value.nbytes
     parts: Any = value if isinstance(value, tuple) else ()
     if is_dataclass(value):
-        parts = (getattr(value, field.name) for field in fields(value))
+        named = (getattr(value, field.name) for field in fields(value))
+        parts = (*named, *getattr(value, "__dict__", {}).values())
     return 56 + sum(_bytes_of(part, seen) for part in parts)

@@ -1,10 +1,10 @@
 """The agents that the simulator knows by name."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from adats.agents.prior_source import Drawn, Fixed, Known, Marginal, PriorSource
 from adats.models.core.types import FloatArray, MetaBelief
-from adats.simulation.problems import Problem
+from adats.simulation.problems import ClicksProblem, Problem
 from adats.simulation.problems.problem import SPREADS, UnknownSpread
 
 
@@ -20,6 +20,7 @@ class Learner(NamedTuple):
     width: float = 1.0
     spreads: tuple[float, ...] = ()
     policy: str = "ts"  # a name in `POLICIES`
+    prior: Literal["problem", "default", "pooled"] = "problem"  # whose meta-prior it has
 
     def source_of(self, mu: FloatArray) -> PriorSource:
         """Where a task's prior comes from, in a run whose mu_* is `mu`."""
@@ -27,6 +28,10 @@ class Learner(NamedTuple):
 
     def meta(self, problem: Problem) -> MetaBelief:
         """What it believes before the first task."""
+        if self.prior != "problem":
+            if not isinstance(problem, ClicksProblem):
+                raise ValueError(f"{self.label} is for the problem clicks, not for {problem.name}")
+            return problem.default() if self.prior == "default" else problem.pooled()
         if not self.spreads:
             meta = problem.meta()
         elif isinstance(problem, UnknownSpread):
@@ -52,6 +57,10 @@ AGENTS: dict[str, Learner] = {
     "ada-ucb": Learner("learned prior, Bayes-UCB", policy="ucb"),
     "ada-index": Learner("learned prior, finite horizon", policy="index"),
     "ada-far": Learner("learned prior, far-sighted", policy="far"),
+    "default-ts": Learner("AdaTS, told nothing", prior="default"),
+    "default-far": Learner("far-sighted, told nothing", policy="far", prior="default"),
+    "pooled-ts": Learner("one TS for all tasks", prior="pooled"),
+    "flat-ts": Learner("TS, each task alone", Fixed(), prior="pooled"),
     "ada-greedy": Learner("learned prior, greedy", policy="greedy"),
 }
 

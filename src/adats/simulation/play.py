@@ -11,7 +11,7 @@ from scipy.special import ndtri
 
 from adats.agents.agent import Agent
 from adats.agents.pending import with_pulls, without_pulls
-from adats.agents.policies import MOST_TASKS, POLICIES, FarSighted, Policy, Scene
+from adats.agents.policies import POLICIES, FarSighted, Policy, Scene
 from adats.models.core.types import Belief, FloatArray, IntArray, MetaBelief, Rng
 from adats.simulation.kernels.registry import (
     NUMBERED,
@@ -83,7 +83,7 @@ def play_runs(job: Job, runs: range) -> PlayedRuns:
             begin = time.perf_counter()
             if isinstance(agent, str):
                 meta = job.metas[name]
-                _play_learner(job, AGENTS[agent], meta, start, instances, first, rng, lost, chosen)
+                play_learner(job, AGENTS[agent], meta, start, instances, first, rng, lost, chosen)
             else:
                 built = agent(job.problem, int(rng.integers(2**63)))
                 _play_agent(job.problem, built, instances, lost, chosen)
@@ -106,7 +106,7 @@ def _warm_up(job: Job) -> None:
         absorb_of(job.problem, meta)(meta, _play_task(job, policy, meta, 0, given))
 
 
-def _play_learner(
+def play_learner(
     job: Job,
     learner: Learner,
     meta: MetaBelief,
@@ -116,24 +116,57 @@ def _play_learner(
     rng: Rng,
     regret: FloatArray,
     actions: IntArray,
+    watch: Callable[[Belief], None] | None = None,
 ) -> None:
-    """All tasks of one run, one after another, by a built-in agent (paper, Algorithm 1)."""
+    """All tasks of one run, one after another, by a built-in agent (paper, Algorithm 1).
+
+    `watch` sees the prior of each task, and that of the task that would come next.
+    """
     absorb = absorb_of(job.problem, meta) if job.compiled else plain_absorb
     source = learner.source_of(start.mu)
     learns, prior = source.LEARNS, source.prior(meta, source.draw(meta, rng))
     loop = loops_of(job.problem, prior).play if job.compiled else None
     sampled = loop is not None and learner.policy == "ts" and job.delay == 0
+    most = prior.FAR_TASKS
+    told: list[Any] = []  # statistics of all tasks, where they can become stale
     for s, (instance, lost, chosen) in enumerate(zip(instances, regret, actions, strict=True)):
         if learns and s:
             prior = source.prior(meta, source.draw(meta, rng))
+        if watch is not None:
+            watch(meta.task_prior())
         if loop is not None and sampled:
             stats = loop(job.problem, LoopInput(prior, instance, first, rng, lost, chosen))
         else:
-            later = min(job.tasks - 1 - s, MOST_TASKS) * job.rounds
+            later = min(job.tasks - 1 - s, most) * job.rounds
             given = (prior, instance, first, rng, lost, chosen)
             stats = _play_task(job, learner.policy, meta, later, given)
-        if learns:
+        if learns and meta.RENEWS:
+            meta = _absorbed(job, meta, stats, told)
+        elif learns:
             meta = absorb(meta, stats)
+    if watch is not None:
+        watch(meta.task_prior())
+
+
+def _absorbed(job: Job, meta: MetaBelief, stats: Any, told: list[Any]) -> MetaBelief:
+    """With one more task; all tasks are digested anew when it is time for that."""
+    renew = loops_of(job.problem, meta.task_prior()).renew if job.compiled else None
+
+    def digested(stats: Any) -> Any:
+        return meta.digest(renew(meta, stats) if renew else stats.unsettled())
+
+    digest = digested(stats)
+    meta = meta.absorb(digest.message)
+    told.append(digest.stats)
+    new = meta.renewed()
+    if new is meta:
+        return meta
+    meta = new
+    for i, old in enumerate(told):
+        digest = digested(old)
+        new = new.absorb(digest.message - meta.digest(old).message)
+        told[i] = digest.stats
+    return new
 
 
 def _play_task(job: Job, policy: str, meta: MetaBelief, later: int, given: Given) -> Any:

@@ -10,15 +10,19 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.special import betainc, kolmogorov, ndtr
+from scipy.special import betainc, kolmogorov, ndtr, pdtr
 
-from adats.learning.fitting.fitted import Fitted
+from adats.learning.fitting.fitted import Fitted, stats_of
 from adats.learning.fitting.unlike import others
 from adats.learning.tables import Table
 from adats.models import BetaArms, GaussianArms, LinearBelief, MixtureArms
 from adats.models.core.stats import ArmStats
 from adats.models.core.types import FloatArray, IntArray, Rng, Task
 from adats.models.core.weights import softmax
+from adats.models.latent.belief import LatentBelief
+from adats.models.latent.family import BINARY, NODES, WEIGHTS
+from adats.models.latent.full import FullPrior, square
+from adats.models.latent.sites import settled
 
 TASKS = 200  # looked at, at most
 ROWS = 100  # of each task, its first ones
@@ -95,7 +99,7 @@ def calibrate(
     for task, actions, rewards in (rows[i] for i in chosen):
         if task not in place:
             raise ValueError(f"task {task!r} has rows, but is not in the statistics")
-        prior = others(fitted.meta, table.stats(place[task]))
+        prior = others(fitted.meta, stats_of(table, place[task], fitted.meta))
         values.append(transforms(prior, actions[:ROWS], rewards[:ROWS], rng))
     return Calibration(np.concatenate(values), len(chosen))
 
@@ -109,7 +113,10 @@ def transforms(prior: Any, actions: Any, rewards: FloatArray, rng: Rng) -> Float
         now = prior.columns(actions.tolist()).updated(ArmStats(before))
         far: FloatArray = ndtr((rewards - now.mean) / np.hypot(now.scale, now.noise))
         return far
-    low, high = _steps(prior, actions, rewards, before)
+    if isinstance(prior, LatentBelief):
+        low, high = _latent_steps(prior, actions, rewards)
+    else:
+        low, high = _steps(prior, actions, rewards, before)
     return low + rng.random(rewards.size) * (high - low)
 
 
@@ -150,4 +157,24 @@ def _steps(
     share = rate / (rate + 1.0)  # counts are negative binomial
     high = (weights * betainc(shape, rewards + 1.0, share)).sum(axis=0)
     low = (weights * betainc(shape, np.maximum(rewards, 1.0), share)).sum(axis=0)
+    return np.where(rewards > 0, low, 0.0), high
+
+
+def _latent_steps(
+    prior: LatentBelief, actions: IntArray, rewards: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """The same where arms move together: all earlier rows count, those of other arms too."""
+    rows = np.arange(len(rewards))
+    pulled = np.zeros((len(rewards), prior.eta_mean.shape[1]))
+    pulled[rows, actions] = 1.0
+    n, s = ((what.cumsum(axis=0) - what) for what in (pulled, pulled * rewards[:, None]))
+    at = FullPrior(prior.eta_mean[0], square(prior.factor)[0], None)
+    mean, variance = at.marginals(settled(prior.family, n, s, at, np.zeros((3, *n.shape))))
+    mean, scale = mean[rows, actions], np.sqrt(variance[rows, actions])
+    if prior.family is BINARY:
+        miss = 1.0 - prior.family.expected(mean, scale)[0]
+        return np.where(rewards > 0, miss, 0.0), np.where(rewards > 0, 1.0, miss)
+    rates = prior.family.mean(mean[:, None] + scale[:, None] * NODES)
+    high = pdtr(rewards[:, None], rates) @ WEIGHTS
+    low = pdtr(np.maximum(rewards - 1.0, 0.0)[:, None], rates) @ WEIGHTS
     return np.where(rewards > 0, low, 0.0), high

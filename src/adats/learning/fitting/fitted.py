@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from adats.learning.tables import ArmTable
+from adats.learning.tables import ArmTable, Table
 from adats.models import GaussianMeta, LinearMeta, MixtureMeta
 from adats.models.core.types import BoolArray, FloatArray
+from adats.models.latent.meta import LatentMeta
 
 ENOUGH_TASKS = 5  # for every dimension of a covariance
 
@@ -15,17 +16,22 @@ ENOUGH_TASKS = 5  # for every dimension of a covariance
 class Fitted:
     """A prior learned from a log, and what there is to say about it."""
 
-    meta: GaussianMeta | LinearMeta | MixtureMeta  # fresh: it goes on learning from new tasks
-    mu: FloatArray  # mean of the meta-posterior
+    meta: GaussianMeta | LinearMeta | MixtureMeta | LatentMeta  # fresh: it goes on learning
+    mu: FloatArray  # mean of the meta-posterior: of rewards, or of theta where that is on a link
     mu_cov: FloatArray  # and its covariance
     task_cov: FloatArray  # Σ_0
     noise: float | None  # σ; None for binary rewards and counts, which have no σ of their own
     log_evidence: float  # log density of all rewards, mu integrated out
     curve: FloatArray  # log likelihood by EM iteration, before shrinkage; empty for grids
-    shrinkage: float | None  # weight of the simpler Σ_0; None for grids
+    shrinkage: float | None  # weight of the simpler Σ_0; None where no folds chose it
     unidentified: tuple[str, ...]  # what the log cannot tell
     warnings: tuple[str, ...]
     about: dict[str, Any] = field(default_factory=dict)  # for the prior file
+
+
+def stats_of(table: Table, i: int, meta: Any) -> Any:
+    """The statistics of the i-th task, of the kind that the model takes."""
+    return meta.empty() + table.stats(i)
 
 
 def spreads_of(arms: Sequence[Any], lost: BoolArray) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from scipy.special import betaincinv, gammaincinv, ndtri
 from adats import plots
 from adats.learning.fitting.alone import sizes
 from adats.learning.fitting.calibration import Calibration
-from adats.learning.fitting.fitted import Fitted
+from adats.learning.fitting.fitted import Fitted, stats_of
 from adats.learning.fitting.savings import matched
 from adats.learning.fitting.verdict import Verdict
 from adats.learning.fitting.words import names, report
@@ -18,6 +18,7 @@ from adats.learning.tables import LinearTable, Table
 from adats.models import BetaArms, MixtureArms
 from adats.models.core.files import write_bytes
 from adats.models.core.types import Belief, FloatArray, MetaBelief
+from adats.models.latent.belief import LatentBelief
 from adats.plots import fit as plots_fit
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ def _prior_figure(table: Table, fitted: Fitted) -> "Figure":
     some = table.subset(chosen)
     meta: MetaBelief = fitted.meta
     prior = meta.task_prior()
-    learned = [meta.posterior(meta.digest(some.stats(i))).mean for i in range(len(some))]
+    each = (meta.digest(stats_of(some, i, meta)) for i in range(len(some)))
+    learned = [meta.posterior(digest).mean for digest in each]
     unit, label = np.ones(prior.mean.shape), "mean reward"
     if isinstance(table, LinearTable):
         unit, label = sizes(table), "coefficient × root mean square of its feature"
@@ -81,6 +83,8 @@ def _interval(prior: Belief) -> FloatArray:
         one = matched(prior.components, prior.mean, prior.scale)
         a, b = one.parameters()
         ends = betaincinv(a, b, TAILS) if isinstance(one, BetaArms) else gammaincinv(a, TAILS) / b
+    elif isinstance(prior, LatentBelief):
+        ends = prior.upper(ndtri(TAILS))
     else:
         ends = prior.mean + ndtri(TAILS) * prior.scale
     return np.array([ends[0], prior.mean, ends[1]])

@@ -5,12 +5,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import betainc, betaln, gammaincc, gammaln, ndtr
 
-from adats.learning.fitting.fitted import Fitted
+from adats.learning.fitting.fitted import Fitted, stats_of
 from adats.learning.fitting.savings import matched
 from adats.learning.tables import ArmTable, LinearTable, Table
-from adats.models import BetaArms, GaussianArms, LinearBelief, MixtureArms
+from adats.models import BetaArms, GaussianArms, LinearBelief, MixtureArms, PoissonArms
 from adats.models.core.product import ProductArms
 from adats.models.core.types import FloatArray, Task
+from adats.models.latent.belief import LatentBelief
+from adats.models.latent.family import BINARY
 
 LEVEL = 0.05  # chance that any task at all is flagged, where all are alike
 CLOSE = 50  # so many tasks are looked at closely: their own part is taken out of the prior
@@ -34,7 +36,7 @@ def unlike(table: Table, fitted: Fitted, *, most: int = 5) -> list[Unlike]:
         far = _screened(_one_prior(fitted.meta.task_prior()), table)
     found = []
     for i in np.argsort(-far, kind="stable")[:CLOSE].tolist():
-        prior = others(fitted.meta, table.stats(i))
+        prior = others(fitted.meta, stats_of(table, i, fitted.meta))
         one = table.subset(np.array([i]))
         if isinstance(one, LinearTable):
             chance, what = _linear_chance(prior, one)
@@ -50,7 +52,11 @@ def others(meta: Any, stats: Any) -> Any:
 
 
 def _one_prior(prior: Any) -> ProductArms:
-    """A mixture as the one prior of its family with its mean and spread."""
+    """A mixture, or what a link makes of theta, as one prior with its mean and spread."""
+    if isinstance(prior, LatentBelief):
+        ones = np.ones(prior.mean.shape)
+        family = BetaArms if prior.family is BINARY else PoissonArms
+        return matched(family.of(ones, ones), prior.mean, prior.scale)
     if isinstance(prior, MixtureArms):
         return matched(prior.components, prior.mean, prior.scale)
     single: ProductArms = prior

@@ -7,8 +7,8 @@ from typing import Literal
 import numpy as np
 
 from adats.learning.fitting.alone import action_rows, alone, alone_arms, alone_linear
-from adats.learning.fitting.fitted import ENOUGH_TASKS, Fitted
-from adats.learning.fitting.learn import estimate
+from adats.learning.fitting.fitted import ENOUGH_TASKS, Fitted, stats_of
+from adats.learning.fitting.learn import Structure, estimate
 from adats.learning.fitting.savings import Savings, savings_arms, savings_linear
 from adats.learning.fitting.shrinkage import FOLDS, folds
 from adats.learning.tables import ArmTable, LinearTable, Table
@@ -57,20 +57,24 @@ def verdict(
     """Share, if held-out tasks gain more than two standard errors and a new one saves 5 %.
 
     `fitted` is what `estimate` made of the table with the same `diagonal`. A new task has
-    `rounds`, or as many as the median task of the log.
+    `rounds`, or as many as the median task of the log. Its arms are simulated independent of each
+    other, also where a prior says how they move together.
     """
     rounds = usual_rounds(table) if rounds is None else checks.count_of("rounds", rounds)
     if len(table) < FEWEST:
         return _nothing(table, f"{len(table)} tasks are too few to tell; {FEWEST} are the least.")
     try:
-        gains = held_out_gains(table, diagonal=diagonal, seed=seed)
+        structure = fitted.about.get("structure", "independent")
+        gains = held_out_gains(table, diagonal=diagonal, structure=structure, seed=seed)
     except ValueError as error:  # what is left of the log is not enough for a fit
         return _nothing(table, f"With a fifth of the tasks left out there is no fit: {error}.")
     saved = simulated(table, fitted, rounds=rounds, seed=seed)
     return judged(table, gains, saved)
 
 
-def held_out_gains(table: Table, *, diagonal: bool, seed: int) -> FloatArray:
+def held_out_gains(
+    table: Table, *, diagonal: bool, structure: Structure = "independent", seed: int
+) -> FloatArray:
     """Log density of each task's rewards, fitted to the other folds: shared less alone."""
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,)))
     if len(table) > MOST:
@@ -79,11 +83,11 @@ def held_out_gains(table: Table, *, diagonal: bool, seed: int) -> FloatArray:
     gains = np.empty(len(table))
     for fold in range(FOLDS):
         others = table.subset(np.flatnonzero(place != fold))
-        fitted = estimate(others, model=table.model, diagonal=diagonal)
+        fitted = estimate(others, model=table.model, diagonal=diagonal, structure=structure)
         shared: Belief = fitted.meta.task_prior()
         own: Belief = alone(others, fitted.noise)
         for i in np.flatnonzero(place == fold).tolist():
-            stats = table.stats(i)
+            stats = stats_of(table, i, fitted.meta)
             gains[i] = shared.condition(stats).log_evidence - own.condition(stats).log_evidence
     return gains
 

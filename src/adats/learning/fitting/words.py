@@ -11,8 +11,9 @@ from adats.learning.fitting.savings import OFFERED
 from adats.learning.fitting.shrinkage import FOLDS
 from adats.learning.fitting.unlike import LEVEL, unlike
 from adats.learning.fitting.verdict import ERRORS, WORTH, Verdict
-from adats.learning.fitting.worth import Worth, worth
+from adats.learning.fitting.worth import Worth, reward_means, worth
 from adats.learning.tables import LinearTable, Table
+from adats.models.latent.meta import LatentMeta
 from adats.plots.fit import LANES
 
 LINES = 100  # of a table
@@ -103,7 +104,9 @@ def _judged(table: Table, verdict: Verdict) -> list[str]:
 
 def _prior(table: Table, fitted: Fitted, told: Worth) -> str:
     spread, error = np.sqrt(fitted.task_cov.diagonal()), np.sqrt(fitted.mu_cov.diagonal())
-    means = [f"{mean:.4g} ± {se:.2g}" for mean, se in zip(fitted.mu, error, strict=True)]
+    if not isinstance(table, LinearTable):
+        spread, error = np.sqrt(told.between), np.sqrt(told.unknown)
+    means = [f"{mean:.4g} ± {se:.2g}" for mean, se in zip(reward_means(fitted), error, strict=True)]
     columns = {"mean over tasks": means, "spread between tasks": [f"{s:.3g}" for s in spread]}
     if isinstance(table, LinearTable):
         columns = {"feature": names(table)} | columns
@@ -124,6 +127,8 @@ def _prior(table: Table, fitted: Fitted, told: Worth) -> str:
 
 
 def _fit(table: Table, fitted: Fitted) -> list[str]:
+    if isinstance(fitted.meta, LatentMeta):
+        return [_together(fitted.meta)]
     if fitted.noise is None or fitted.shrinkage is None:
         return []
     simple = "Σ_0 its diagonal" if isinstance(table, LinearTable) else "the arms' average"
@@ -132,6 +137,15 @@ def _fit(table: Table, fitted: Fitted) -> list[str]:
         f"{fitted.curve.size} steps. The spread between tasks gives {simple} a weight of "
         f"{fitted.shrinkage:.1f}, which predicts held-out tasks best."
     ]
+
+
+def _together(meta: LatentMeta) -> str:
+    own, level = meta.spread.sizes(0)
+    scale = "log-odds" if meta.model == "binary" else "the logarithm of the mean"
+    return (
+        f"Tasks differ by {level:.3g} in what their arms have in common and by {own:.3g} in each "
+        f"arm (standard deviations of {scale}). In the simulation their arms are independent."
+    )
 
 
 def _pulls(value: float) -> str:

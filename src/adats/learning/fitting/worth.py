@@ -8,6 +8,7 @@ from adats.learning.fitting.fitted import Fitted
 from adats.learning.tables import LinearTable, Table
 from adats.models.core.linalg import psd_factor
 from adats.models.core.types import FloatArray
+from adats.models.latent.meta import LatentMeta
 
 
 class Worth(NamedTuple):
@@ -34,6 +35,17 @@ class Worth(NamedTuple):
             return float(1.0 / (1.0 / self.pulls).mean())
 
 
+def reward_means(fitted: Fitted) -> FloatArray:
+    """The mean reward of each arm over tasks; of a linear model, its coefficients."""
+    return family_figures(fitted)[0] if isinstance(fitted.meta, LatentMeta) else fitted.mu
+
+
+def family_figures(fitted: Fitted) -> tuple[FloatArray, FloatArray]:
+    """Mean and standard deviation over tasks of what a link makes of theta."""
+    assert isinstance(fitted.meta, LatentMeta)
+    return fitted.meta.family.expected(fitted.mu, np.sqrt(fitted.task_cov.diagonal()))
+
+
 def worth(table: Table, fitted: Fitted) -> Worth:
     if isinstance(table, LinearTable):
         moment = table.moments[:, :-1, :-1].sum(axis=0) / table.n.sum()
@@ -42,12 +54,16 @@ def worth(table: Table, fitted: Fitted) -> Worth:
         ways = root @ ways[:, ::-1]
         between = (ways * (fitted.task_cov @ ways)).sum(axis=0)
         unknown = (ways * (fitted.mu_cov @ ways)).sum(axis=0)
+    elif isinstance(fitted.meta, LatentMeta):
+        between = family_figures(fitted)[1] ** 2
+        unknown = fitted.meta.family.variance(fitted.mu) ** 2 * fitted.mu_cov.diagonal()
     else:
         between, unknown = fitted.task_cov.diagonal(), fitted.mu_cov.diagonal()
+    mean = reward_means(fitted)
     if fitted.noise is not None:
         within = np.full(between.shape, fitted.noise**2)
     elif table.model == "binary":
-        within = fitted.mu * (1 - fitted.mu) - between - unknown  # mean of theta (1 - theta)
+        within = mean * (1 - mean) - between - unknown  # mean of theta (1 - theta)
     else:
-        within = fitted.mu
+        within = mean
     return Worth(between, unknown, within)

@@ -29,22 +29,25 @@ def statistics(
     reward: str = "reward",
     features: Sequence[str] | None = None,
     time: str | None = None,
+    pulls: str | None = None,
     on_bad: Literal["raise", "drop"] = "raise",
 ) -> Aggregated:
     """Sufficient statistics by task of a log, which is anything that `read_log` takes.
 
-    `model` is gaussian, binary, count or linear. A bad row (a name that is missing, a number that
-    is none or is not finite, a reward that the model cannot have) is an error, or is dropped.
+    `model` is gaussian, binary, count or linear. A row is one pull; for binary rewards and counts
+    it may be several, with the sum of their rewards, if a column says how many `pulls`. A bad row
+    (a name that is missing, a number that is none or is not finite, a reward that the model cannot
+    have) is an error, or is dropped.
     """
     if on_bad not in ("raise", "drop"):
         raise ValueError(f"on_bad is 'raise' or 'drop', got {on_bad!r}")
     use = plan(
         read_log(log),
         model=model, task=task, arm=arm, reward=reward, features=features, time=time,
+        pulls=pulls,
     )  # fmt: skip
     found = fetch(_aggregation(use, model))
-    n = found["n"].to_numpy()
-    total, good = int(found["rows"].to_numpy().sum()), int(n.sum())
+    total, good = (int(found[name].to_numpy().sum()) for name in ("rows", "good_rows"))
     if not total:
         raise ValueError("the log is empty: it has columns, but no rows")
     if good < total and on_bad == "raise":
@@ -53,7 +56,9 @@ def statistics(
         )
     if not good:
         raise ValueError(f"no good row is left in the log: {_complaint(use, total)}")
-    found = found.filter(n > 0)
+    found = found.filter(found["n"].to_numpy() > 0)
+    if not len(found):
+        raise ValueError(f"the log is empty: column {pulls!r} has no pulls")
     table = _linear_table(use, found) if model == "linear" else _arm_table(use, found, model)
     return Aggregated(table, good, total - good)
 
@@ -62,7 +67,9 @@ def _aggregation(use: Plan, model: str) -> Any:
     """One pass over the log; bad rows are counted, and add nothing but zeros to the sums."""
     rows, keys = use.select(), list(use.keys)
     rows = rows.mutate(**{z: ibis().ifelse(rows.good, rows[z], 0.0) for z in use.numbers})
-    sums = {"n": rows.good.cast("int64").sum(), "rows": rows.count()}
+    good = rows.good.cast("int64").sum()
+    n = rows.pulls.sum() if "pulls" in use.numbers else good
+    sums = {"n": n, "good_rows": good, "rows": rows.count()}
     for name in use.times:
         sums[f"since_{name}"] = rows[name].min(where=rows.good)
         sums[f"until_{name}"] = rows[name].max(where=rows.good)
@@ -96,8 +103,8 @@ def _arm_table(use: Plan, found: Any, model: str) -> ArmTable:
     (tasks, rows), (arms, columns) = use.coded("task", found), use.coded("arm", found)
     n = found["n"].to_numpy().astype(np.float64)
     if model == "count":
-        y = found["y"].to_numpy()
-        sums = [n, n * y, n * y * y, n * gammaln(y + 1.0)]
+        y, times = found["y"].to_numpy(), found["good_rows"].to_numpy()
+        sums = [n, times * y, times * y * y, times * gammaln(y + 1.0)]
     else:
         sums = [n, found["total"].to_numpy(), found["squares"].to_numpy()]
     cells, shape = rows * len(arms) + columns, (len(tasks), len(arms))

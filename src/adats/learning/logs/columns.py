@@ -16,6 +16,7 @@ from adats.models.core.checks import HUGE
 from adats.models.core.types import IntArray, Task
 
 MODELS = ("linear", *KINDS)
+COUNTED = ("binary", "count")  # a row may have several pulls, and the sum of their rewards
 
 
 class Column(NamedTuple):
@@ -32,18 +33,19 @@ class Plan(NamedTuple):
 
     log: Any
     keys: dict[str, Column]  # task, arm
-    numbers: dict[str, Column]  # x0, x1, ..., y
+    numbers: dict[str, Column]  # x0, x1, ..., y; pulls, where a row may have several
     times: dict[str, Any]
 
     @property
     def columns(self) -> dict[str, Column]:
         return self.keys | self.numbers
 
-    def select(self) -> Any:
+    def select(self, **more: Any) -> Any:
         """The log under the new names, and whether all values of a row are good."""
         good = reduce(operator.and_, (column.good for column in self.columns.values()))
         values = {name: column.value for name, column in self.columns.items()}
-        return self.log.select(**values, **self.times, good=ibis().coalesce(good, False))
+        good = ibis().coalesce(good, False)
+        return self.log.select(**values, **self.times, **more, good=good)
 
     def kind(self, name: str) -> Any:
         """The type of a column in the log."""
@@ -79,6 +81,7 @@ def plan(
     reward: str,
     features: Sequence[str] | None,
     time: str | None,
+    pulls: str | None = None,
 ) -> Plan:
     """The columns of a model; all of them are there and have a type that can be right."""
     if model not in MODELS:
@@ -87,19 +90,27 @@ def plan(
         features = _features(log, features)
     elif features is not None:
         raise ValueError(f"features are for a linear model, not for {model}")
+    if pulls is not None and model not in COUNTED:
+        raise ValueError(f"pulls are for {' and '.join(COUNTED)} rewards, not for {model}")
     keys = {"task": task} if features is not None else {"task": task, "arm": arm}
     for role, name in (keys | {"reward": reward}).items():
         present(log.columns, [name], f"{role}=, --{role}")
     present(log.columns, features or [], "features=, --features")
-    used = [*keys.values(), reward, *(features or [])]
+    several = [] if pulls is None else [pulls]
+    present(log.columns, several, "pulls=, --pulls")
+    used = [*keys.values(), reward, *(features or []), *several]
     twice = [name for name in used if used.count(name) > 1]
     if twice:
         raise ValueError(f"column {twice[0]!r} is used twice")
     numbers = {f"x{i}": _finite(log, name) for i, name in enumerate(features or [])}
+    if pulls is None:
+        numbers["y"] = _reward(log, model, reward)
+    else:
+        numbers |= {"y": _sum(log, model, reward, pulls), "pulls": _pulls(log, pulls)}
     return Plan(
         log,
         {role: Column(c, _key(log[c]), log[c].notnull(), "present") for role, c in keys.items()},
-        numbers | {"y": _reward(log, model, reward)},
+        numbers,
         _times(log, time),
     )
 
@@ -160,6 +171,19 @@ def _reward(log: Any, model: str, name: str) -> Column:
         whole = ibis().ifelse(small, y, 0.0).cast("int64").cast("float64")
         return Column(name, y, small & (whole == y), "0, 1, 2, ...")
     return _finite(log, name)
+
+
+def _pulls(log: Any, name: str) -> Column:
+    n = _number(log, name)
+    return Column(name, n, _real(n) & (n >= 0.0) & (n < HUGE), "0 or more")
+
+
+def _sum(log: Any, model: str, name: str, pulls: str) -> Column:
+    """The rewards of several pulls."""
+    y, n = _number(log, name), _number(log, pulls)
+    if model == "binary":
+        return Column(name, y, _real(y) & (y >= 0.0) & (y <= n), f"from 0 to {pulls!r}")
+    return Column(name, y, _real(y) & (y >= 0.0) & (y < HUGE), "0 or more")
 
 
 def _times(log: Any, time: str | None) -> dict[str, Any]:

@@ -2,8 +2,11 @@
 
 from typing import Any, ClassVar
 
+import numpy as np
+
 from adats.models.core import checks
 from adats.models.core.stats import ArmStats
+from adats.models.core.types import FloatArray
 
 
 class BinaryStats(ArmStats):
@@ -17,3 +20,8 @@ class BinaryStats(ArmStats):
         if value not in (0.0, 1.0):
             raise ValueError(f"a binary reward is 0 or 1, got {value}")
         return value
+
+    @classmethod
+    def counted(cls, pulls: Any, successes: Any) -> FloatArray:
+        n, s = checks.counts(pulls, successes, 1.0)
+        return np.array([n, s, s])

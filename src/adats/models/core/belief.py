@@ -1,17 +1,34 @@
 """What beliefs do in one way unless they know a better one."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from adats.models.core.types import FloatArray, IntArray, Rng
+
+TINY, HUGE = 1e-300, 1e12
 
 
 class BeliefBase(ABC):
     """Many draws one by one, chances that only draws can tell, and no quantiles."""
 
     NAME: ClassVar[str]
+    FAR_CAUTION: ClassVar[float] = 1.0
+    FAR_TASKS: ClassVar[int] = 20
+    if TYPE_CHECKING:  # fields or properties
+
+        @property
+        def mean(self) -> FloatArray: ...
+        @property
+        def scale(self) -> FloatArray: ...
+        @property
+        def reward_variance(self) -> FloatArray: ...
+
+    @property
+    def apart(self) -> Any:
+        """As indices compare arms: without what all of them have in common, where that is known."""
+        return self
 
     @abstractmethod
     def sample(self, rng: Rng) -> FloatArray:
@@ -29,6 +46,22 @@ class BeliefBase(ABC):
         """The chance of the arm at place `arm` among these."""
         chances = self.best_chances(arms)
         return None if chances is None else chances.item(arm)
+
+    def rewards_at(self, rows: FloatArray, theta: FloatArray) -> FloatArray:
+        """The mean rewards of arms with these features under theta; many thetas are a row each."""
+        rewards: FloatArray = rows.dot(theta) if theta.ndim == 1 else theta @ rows.T
+        return rewards
+
+    def expected_rewards(self, rows: FloatArray) -> FloatArray:
+        """The mean rewards of arms with these features, as they are believed to be."""
+        return self.rewards_at(rows, self.mean)
+
+    @property
+    def variance_ratio(self) -> FloatArray:
+        """The variance of each arm's mean reward over that of one reward."""
+        known = np.isfinite(self.scale)
+        noise = np.maximum(np.where(known, self.reward_variance, 1.0), TINY)
+        return np.where(known, np.where(known, self.scale, 0.0) ** 2 / noise, HUGE)
 
     def upper(self, z: FloatArray | float) -> FloatArray:  # noqa: ARG002
         """The quantile of each arm's mean reward at the level Φ(z)."""

@@ -69,11 +69,24 @@ def count_of(name: str, value: Any, *, least: int = 1) -> int:
     return int(value)
 
 
-def modest(name: str, values: FloatArray) -> None:
-    """Raise unless all values are finite and their squares are; one pass, for the hot path."""
-    if values.size and not blas.dasum(values) < HUGE:
+def counts(pulls: Any, successes: Any, most: float) -> tuple[float, float]:
+    """So many pulls, and the sum of their rewards, each of at most `most`; fractions are legal."""
+    n, s = number("pulls", pulls), number("successes", successes)
+    if not 0.0 < n < HUGE:
+        raise InvalidValue("pulls", f"must be positive, got {n}")
+    if not 0.0 <= s <= min(most * n, HUGE):
+        top = f"from 0 to {n}, the pulls" if most == 1.0 else "0 or more"
+        raise InvalidValue("successes", f"must be {top}, got {s}")
+    return n, s
+
+
+def modest(name: str, values: FloatArray, most: float = HUGE) -> None:
+    """Raise unless all values are finite and of modest size, so that by default their squares are
+    finite too; one pass, for the hot path."""
+    if values.size and not blas.dasum(values) < most:
         array(name, values)  # says which entry, if one is not finite
-        raise InvalidValue(name, "too large: their squares overflow")
+        why = "their squares overflow" if most == HUGE else f"{np.abs(values).max():g}; scale them"
+        raise InvalidValue(name, f"too large: {why}")
 
 
 def covariance(name: str, value: Any, dim: int) -> FloatArray:

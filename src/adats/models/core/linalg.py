@@ -1,7 +1,7 @@
 """The only place that factorises what models believe. Singular matrices are legal."""
 
 import functools
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from scipy.linalg import lapack
@@ -16,6 +16,11 @@ def psd_factor(cov: FloatArray) -> FloatArray:
         return np.ascontiguousarray(lower)
     values, vectors = np.linalg.eigh(cov)
     return np.ascontiguousarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+
+
+def psd_factors(cov: FloatArray) -> FloatArray:
+    """As `psd_factor`, of each of a stack."""
+    return np.stack([psd_factor(one) for one in cov])
 
 
 def psd_inverse(cov: FloatArray) -> tuple[FloatArray, float]:
@@ -133,6 +138,78 @@ def condition(
     half, lower = whiten(factor, precision)
     residual = shift - precision.dot(mean)
     return Gaussian(mean, half, half.dot(residual), lower, shift, residual)
+
+
+def lower_factors(inner: FloatArray) -> FloatArray:
+    """C with C Cᵀ = inner, of each of a stack: eigenvalues are at least 1 but for round-off."""
+    try:
+        return cast(FloatArray, np.linalg.cholesky(inner))
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(inner)
+        clean = vectors * np.maximum(values, 1.0)[..., None, :]
+        again = np.linalg.cholesky(clean @ np.swapaxes(vectors, -1, -2))
+        return cast(FloatArray, again)
+
+
+class Gaussians(NamedTuple):
+    """A stack of conditioned Gaussians N(prior_mean + Xᵀstep, XᵀX), with X = lower⁻¹Fᵀ."""
+
+    frame: FloatArray  # F and the prior mean, as `frames` made it
+    lower: FloatArray
+    step: FloatArray
+    log_integral: FloatArray  # of the prior times exp(-½ xᵀT x), of each
+
+    def sample(self, which: int, z: FloatArray) -> FloatArray:
+        """The point of one of them that the standard normal draw z stands for."""
+        frame = self.frame[which]
+        white, _ = lapack.dtrtrs(self.lower[which], self.step[which] + z, 1, 1)
+        point: FloatArray = frame[:-1, -1] + frame[:-1, :-1].dot(white)
+        return point
+
+    def halves(self) -> FloatArray:
+        """X of each."""
+        turned = np.swapaxes(self.frame[:, :-1, :-1], -1, -2)
+        return cast(FloatArray, np.linalg.solve(self.lower, turned))
+
+    def means(self, halves: FloatArray) -> FloatArray:
+        """Of each, with their X."""
+        means: FloatArray = self.frame[:, :-1, -1] + np.matmul(self.step[:, None], halves)[:, 0]
+        return means
+
+
+def frames(mean: FloatArray, factor: FloatArray) -> FloatArray:
+    """Of N(mean, FFᵀ), each of a stack: x = (F u + mean, 1) is this matrix times (u, 1)."""
+    size = mean.shape[-1]
+    frame = np.zeros((len(mean), size + 1, size + 1))
+    frame[:, :-1, :-1], frame[:, :-1, -1], frame[:, -1, -1] = factor, mean, 1.0
+    return frame
+
+
+def condition_all(frame: FloatArray, turned: FloatArray, terms: FloatArray) -> Gaussians:
+    """A stack of Gaussians, each times exp(-½ xᵀT x) with x = (point, 1), and normalised.
+
+    `turned` is the frame transposed. One factorisation gives all: that of I + Fᵀ M F with one more
+    row, which comes out as C⁻¹Fᵀ residual.
+    """
+    inner = np.matmul(turned, np.matmul(terms, frame))
+    last = inner[:, -1]
+    corner = last[:, -1].copy()
+    np.negative(last, out=last)
+    inner += _eye(inner.shape[-1])
+    white = last[:, :-1]
+    last[:, -1] = 1.0 + np.add.reduce(white * white, axis=-1)
+    try:
+        lower = np.linalg.cholesky(inner)
+    except np.linalg.LinAlgError:  # where round-off outgrew the prior
+        lower = np.zeros(inner.shape)
+        known = lower[:, :-1, :-1] = lower_factors(inner[:, :-1, :-1])
+        lower[:, -1, :-1] = np.linalg.solve(known, white[..., None])[..., 0]
+        lower[:, -1, -1] = 1.0
+    step, known = lower[:, -1, :-1], lower[:, :-1, :-1]
+    diagonal = lower.reshape(len(lower), -1)[:, : -1 : inner.shape[-1] + 1]
+    logs = np.add.reduce(np.log(diagonal), axis=-1)
+    exponent = np.add.reduce(step * step, axis=-1) - corner
+    return Gaussians(frame, known, step, 0.5 * exponent - logs)
 
 
 def part_of(one: FloatArray, other: FloatArray) -> FloatArray:

@@ -2,7 +2,7 @@
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
@@ -22,6 +22,7 @@ class MetaBase(ABC, Generic[S, D]):
     """
 
     NAME: ClassVar[str]
+    RENEWS: ClassVar[bool] = False  # whether digests can become stale
     total: Sum
     arms: tuple[Arm, ...] | None = None  # their names, where they have some
 
@@ -73,12 +74,33 @@ class MetaBase(ABC, Generic[S, D]):
         warnings.warn("retell is called replace_task now", DeprecationWarning, stacklevel=2)
         return self.replace_task(old, stats, changed)
 
+    @property
+    def generation(self) -> int:
+        """How often digests that had been made became stale."""
+        return 0
+
+    def renewed(self) -> Self:
+        """The same belief of the next generation, if it is time for that."""
+        return self
+
+    def is_stale(self, stats: S) -> bool:  # noqa: ARG002
+        """Whether a task with these statistics had better be digested anew (`replace_task`)."""
+        return False
+
+    def generation_of(self, stats: S) -> int | None:  # noqa: ARG002
+        """The generation in which these statistics were digested; None: they never get stale."""
+        return None
+
     def sums(self) -> FloatArray:
         """All that was absorbed, as one array: two numbers for each of a message."""
         return np.concatenate(self.total)
 
     def with_sums(self, values: FloatArray) -> Self:
         """The same model after what `sums` gave was absorbed."""
+        return self.with_total(values)
+
+    def with_total(self, values: FloatArray) -> Self:
+        """The same model with another sum of messages, two numbers for each of one."""
         high, low = values.reshape(2, -1)
         if high.shape != self.total.high.shape:
             raise ValueError(f"total has shape {high.shape}, not {self.total.high.shape}")
@@ -99,7 +121,7 @@ class MetaBase(ABC, Generic[S, D]):
         high, low = (np.array(part, dtype=np.float64) for part in data["total"])
         if high.ndim != 1 or low.shape != high.shape:
             raise ValueError(f"total has shape {high.shape}")
-        return self.with_sums(np.concatenate([high, low]))
+        return self.with_total(np.concatenate([high, low]))
 
     def share(
         self,
@@ -122,6 +144,13 @@ class MetaBase(ABC, Generic[S, D]):
     def with_arm(self, name: Arm | None, like: int) -> Self:  # noqa: ARG002
         """One more arm at the end, with the prior (not the data) of arm `like`."""
         raise ValueError(f"arms cannot be added to a {self.model} model")
+
+    def refit(
+        self,
+        tasks: Sequence[tuple[S, FloatArray | None]],  # noqa: ARG002
+    ) -> tuple[Self, list[S]]:
+        """A model learned anew from all tasks, which it has absorbed, and their statistics."""
+        raise ValueError(f"a {self.model} model learns as it goes: it has no refit")
 
     def figures(self) -> dict[str, FloatArray]:
         """The parameters, by the names under which users give them."""

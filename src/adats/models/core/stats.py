@@ -8,8 +8,10 @@ import numpy as np
 from adats.models.core import checks
 from adats.models.core.types import FloatArray
 
+SINGLE = "this model takes single rewards: give reward=, not pulls and successes"
 
-def _index(action: Any, arms: int) -> int:
+
+def arm_index(action: Any, arms: int) -> int:
     if type(action) is not int and (
         isinstance(action, (bool, np.bool_)) or not isinstance(action, (int, np.integer))
     ):
@@ -72,7 +74,7 @@ class ArmStats:
         arms = self.table.shape[1]
         table = self.table.copy()
         if type(action) is int or np.ndim(action) == 0:
-            self.count_reward(table, _index(action, arms), self.check_reward(reward))
+            self.count_reward(table, arm_index(action, arms), self.check_reward(reward))
             return type(self)(table)
         if np.shape(action) != np.shape(reward) or np.ndim(action) != 1:
             raise ValueError(
@@ -80,8 +82,30 @@ class ArmStats:
                 f"for {np.shape(action)} arms"
             )
         for arm, value in zip(action, reward, strict=True):
-            self.count_reward(table, _index(arm, arms), self.check_reward(value))
+            self.count_reward(table, arm_index(arm, arms), self.check_reward(value))
         return type(self)(table)
+
+    def add_counts(self, action: Any, pulls: Any, successes: Any) -> Self:
+        """The statistics with so many more pulls of an arm, and the sum of their rewards; or with
+        those of each arm in an array."""
+        arms = self.table.shape[1]
+        table = self.table.copy()
+        if np.ndim(action) == 0 and not np.ndim(pulls) == np.ndim(successes) == 1:
+            table[:, arm_index(action, arms)] += self.counted(pulls, successes)
+            return type(self)(table)
+        if not np.shape(action) == np.shape(pulls) == np.shape(successes):
+            raise ValueError(
+                f"pulls and successes must be one for each arm: {np.shape(pulls)} and "
+                f"{np.shape(successes)} for {np.shape(action)} arms"
+            )
+        for arm, n, s in zip(action, pulls, successes, strict=True):
+            table[:, arm_index(arm, arms)] += self.counted(n, s)
+        return type(self)(table)
+
+    @classmethod
+    def counted(cls, pulls: Any, successes: Any) -> FloatArray:  # noqa: ARG003
+        """A column of the table: so many pulls, and the sum of their rewards."""
+        raise ValueError(SINGLE)
 
     @staticmethod
     def count_reward(table: FloatArray, arm: int, value: float) -> None:

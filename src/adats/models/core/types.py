@@ -1,6 +1,6 @@
 """The array types, and the four protocols that every model follows."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
@@ -22,13 +22,15 @@ class Stats(Protocol):
     `check_reward` raises for a reward that this kind cannot have; `REWARDS_ADD` says whether the
     sum of two is one. `arm_pulls` are those of each arm, None where arms are rows of features.
     `pending_shape` is that of the array which counts pulls without a reward: one number an arm, or
-    a Gram matrix. `grow` makes room for arms that were added. `dwarfed_by` says whether so little
-    is left beside what was taken out that it is round-off.
+    a Gram matrix. `add_counts` takes so many pulls and the sum of their rewards, and raises where
+    single rewards have to be known. `grow` makes room for arms that were added. `dwarfed_by` says
+    whether so little is left beside what was taken out that it is round-off.
     """
 
     REWARDS_ADD: ClassVar[bool]
 
     def add(self, action: Any, reward: Any) -> Self: ...
+    def add_counts(self, action: Any, pulls: Any, successes: Any) -> Self: ...
     def __add__(self, other: Self) -> Self: ...
     def __sub__(self, other: Self) -> Self: ...
     def flat(self) -> FloatArray: ...
@@ -59,10 +61,13 @@ class Belief(Protocol):
 
     `NAME` is the kind's, by which the simulator finds compiled loops. `draws` are many samples, a
     row each. `best_chances` is the chance of each of some arms to have the highest mean reward,
-    and `best_chance` that of one of them; None where only draws can tell.
+    and `best_chance` that of one of them; None where only draws can tell. The far-sighted policy
+    multiplies its levels by `FAR_CAUTION`, and looks ahead `FAR_TASKS` tasks at most.
     """
 
     NAME: ClassVar[str]
+    FAR_CAUTION: ClassVar[float]
+    FAR_TASKS: ClassVar[int]
 
     @property
     def mean(self) -> FloatArray: ...
@@ -80,15 +85,23 @@ class ArmBelief(Belief, Protocol):
 
     @property
     def reward_variance(self) -> FloatArray: ...
+    @property
+    def variance_ratio(self) -> FloatArray: ...
     def below(self, x: FloatArray) -> FloatArray: ...
     def upper(self, z: FloatArray | float) -> FloatArray: ...
     def tightened(self, pending: FloatArray) -> "ArmBelief": ...
 
 
 class RowBelief(Belief, Protocol):
-    """A belief over the coefficients of features; `at_rows` is that over arms with these."""
+    """A belief over the coefficients of features; `at_rows` is that over arms with these.
+
+    `rewards_at` are their mean rewards under a theta, or under many, and `expected_rewards` the
+    means of those.
+    """
 
     def at_rows(self, rows: FloatArray) -> ArmBelief: ...
+    def rewards_at(self, rows: FloatArray, theta: FloatArray) -> FloatArray: ...
+    def expected_rewards(self, rows: FloatArray) -> FloatArray: ...
     def tightened(self, pending: FloatArray) -> "RowBelief": ...
 
 
@@ -122,11 +135,19 @@ class MetaBeliefOf(Protocol[S, D, B]):
     `replace_task` is for a task that is absorbed already and has new statistics, which differ in
     the arms that `changed`: their digest, and the belief with its message in place of the old
     one's. `sums` is all that was absorbed, two numbers for each of a message, and `with_sums` reads
-    it back. `share` is
-    the part of each arm's variance in a new task that is due to the unknown task prior.
+    it back. `share` is the part of each arm's variance in a new task that is due to the unknown
+    task prior. `refit` takes the statistics and the design of every task, for models that learn
+    their spreads from all of them at once.
+
+    Where digests are approximate they may become stale: `RENEWS` says so. `renewed` is the belief
+    of the next `generation`, if it is time for that, and `replace_task` looks after it by itself.
+    `is_stale` asks about a task, which then had better be digested anew: by `replace_task`, with
+    nothing changed. `generation_of` is that in which it was digested; None if that cannot become
+    stale.
     """
 
     NAME: ClassVar[str]
+    RENEWS: ClassVar[bool]
 
     @property
     def model(self) -> str: ...
@@ -147,6 +168,11 @@ class MetaBeliefOf(Protocol[S, D, B]):
     def digest(self, stats: S, *, design: FloatArray | None = None) -> D: ...
     def absorb(self, message: FloatArray) -> Self: ...
     def replace_task(self, old: D, stats: S, changed: Iterable[int]) -> tuple[D, Self]: ...
+    @property
+    def generation(self) -> int: ...
+    def renewed(self) -> Self: ...
+    def is_stale(self, stats: S) -> bool: ...
+    def generation_of(self, stats: S) -> int | None: ...
     def sums(self) -> FloatArray: ...
     def with_sums(self, values: FloatArray) -> Self: ...
     def log_evidence(self) -> float: ...
@@ -162,6 +188,7 @@ class MetaBeliefOf(Protocol[S, D, B]):
     def widen(self, factor: float) -> Self: ...
     def with_arm(self, name: Arm | None, like: int) -> Self: ...
     def grown_draw(self, mu: FloatArray, rng: Rng) -> FloatArray: ...
+    def refit(self, tasks: Sequence[tuple[S, FloatArray | None]]) -> tuple[Self, list[S]]: ...
 
     def figures(self) -> dict[str, FloatArray]: ...
     def to_dict(self) -> dict[str, Any]: ...

@@ -97,6 +97,14 @@ class BeliefMixture(BeliefBase):
         beliefs = tuple(cast(Any, b).at_rows(rows) for b in self.beliefs)
         return self.of(self.log_weights, beliefs)
 
+    def rewards_at(self, rows: FloatArray, theta: FloatArray) -> FloatArray:
+        rewards: FloatArray = cast(Any, self.beliefs[0]).rewards_at(rows, theta)
+        return rewards
+
+    def expected_rewards(self, rows: FloatArray) -> FloatArray:
+        each = [cast(Any, belief).expected_rewards(rows) for belief in self.beliefs]
+        return average(self.weights[:, None], np.stack(each))
+
     def _arms(self) -> tuple[ArmBelief, ...]:
         return cast("tuple[ArmBelief, ...]", self.beliefs)
 

@@ -3,6 +3,9 @@
 import math
 from typing import Any, ClassVar
 
+import numpy as np
+
+from adats.models.core import checks
 from adats.models.core.stats import ArmStats
 from adats.models.core.types import FloatArray
 
@@ -39,3 +42,9 @@ class CountStats(ArmStats):
     def count_reward(table: FloatArray, arm: int, value: float) -> None:
         ArmStats.count_reward(table, arm, value)
         table[3, arm] += math.lgamma(value + 1.0)
+
+    @classmethod
+    def counted(cls, pulls: Any, successes: Any) -> FloatArray:
+        """The squares are those of equal counts; log y! makes the density that of the sum."""
+        n, s = checks.counts(pulls, successes, math.inf)
+        return np.array([n, s, s * s / n, math.lgamma(s + 1.0) - s * math.log(n)])

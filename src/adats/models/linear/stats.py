@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from adats.models.core import checks
-from adats.models.core.stats import ArmStats, same_shape
+from adats.models.core.stats import SINGLE, ArmStats, same_shape
 from adats.models.core.types import FloatArray
 
 
@@ -63,6 +63,10 @@ class LinearStats:
             checks.modest("reward", rewards)
             n, moments = float(len(z)), z.T @ z
         return type(self)(self.n + n, self.moments + moments)
+
+    def add_counts(self, action: Any, pulls: Any, successes: Any) -> Self:  # noqa: ARG002
+        """Sums do not say enough: this raises."""
+        raise ValueError(SINGLE)
 
     def __add__(self, other: Self) -> Self:
         same_shape(self.moments, other.moments)

@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from adats.models.core.types import FloatArray
+from adats.models.core.types import FloatArray, IntArray
 from adats.paper.experiments.panels import Outcome
 from adats.simulation.learners import label_of
 
@@ -19,6 +19,8 @@ Verdict = Literal["holds", "partly", "does not hold"]  # of a claim
 Judgement = Literal["holds", "undecided", "does not hold"]  # of one of its measures
 MAJOR = 1.5  # a ratio of regrets that counts as a major difference
 CLOSE = 1.25  # one that counts as none where σ_0 is to be learned
+TAIL = 0.99
+RESAMPLES = 400
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,21 @@ def z_score(values: FloatArray) -> float:
     """Mean over its standard error."""
     mean, se = float(values.mean()), standard_error(values)
     return mean / se if se > 0 else 0.0 if mean == 0 else inf * np.sign(mean)
+
+
+def tail(totals: FloatArray) -> float:
+    return float(np.quantile(totals, TAIL))
+
+
+def resampled(runs: int) -> IntArray:
+    """Runs drawn with replacement, one row a resample."""
+    return np.random.default_rng(0).integers(runs, size=(RESAMPLES, runs))
+
+
+def tail_ratio(a: FloatArray, b: FloatArray) -> tuple[float, float]:
+    """Ratio of two tails over the same runs, and its standard error by the bootstrap."""
+    found = [tail(a[some]) / tail(b[some]) for some in resampled(a.size)]
+    return tail(a) / tail(b), float(np.std(found, ddof=1))
 
 
 def slope(per_task: FloatArray) -> FloatArray:

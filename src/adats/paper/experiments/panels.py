@@ -1,6 +1,6 @@
 """What a panel of a figure runs, and what came out of it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypedDict
 
@@ -79,6 +79,10 @@ class Outcome:
         i = self.result.agents.index(agent)
         total: FloatArray = self.result.regret[i, :, since:].sum(axis=1)
         return total
+
+
+def of_part(part: str, outcomes: Sequence[Outcome]) -> list[Outcome]:
+    return [o for o in outcomes if o.panel.part == part]
 
 
 def run_panel(

@@ -21,6 +21,7 @@ def reproduce(
     out: Path,
     data: Path | None = None,
     runs: int | None = None,
+    quick: bool = False,
     seed: int = 1,
     workers: int = 1,
     engine: str = "local",
@@ -29,10 +30,11 @@ def reproduce(
     """Run an experiment (or `all`, each in a folder of its own) and return its report's path.
 
     Nothing is written before all is computed. `data` is a folder with the files of a dataset.
-    `progress` gets what is being done, how much of it is done and how much there is.
+    `quick` is a small version of an experiment that has one. `progress` gets what is being done,
+    how much of it is done and how much there is.
     """
     _check_data(name, data)
-    chosen, total, out = _chosen(name), total_steps(name, runs), Path(out)
+    chosen, total, out = _chosen(name, quick), total_steps(name, runs, quick), Path(out)
     _check_folder(out)
     plots.need()
     parquet_bytes({})
@@ -75,19 +77,22 @@ def reproduce(
     return out / "report.md"
 
 
-def total_steps(name: str, runs: int | None = None) -> int:
+def total_steps(name: str, runs: int | None = None, quick: bool = False) -> int:
     """How much `reproduce` has to do, as progress counts it."""
     if runs is not None:
         count_of("runs", runs, least=2)  # of one run there is no standard error
-    return sum(e.steps(e.runs if runs is None else runs) for e in _chosen(name))
+    return sum(e.steps(e.runs if runs is None else runs) for e in _chosen(name, quick))
 
 
-def _chosen(name: str) -> list[Experiment]:
-    if name == "all":
-        return [EXPERIMENTS[each] for each in ALL]
-    if name not in EXPERIMENTS:
+def _chosen(name: str, quick: bool) -> list[Experiment]:
+    if name not in (*EXPERIMENTS, "all"):
         raise ValueError(f"unknown experiment {name!r}; known are {', '.join(EXPERIMENTS)}, all")
-    return [EXPERIMENTS[name]]
+    if not quick:
+        return [EXPERIMENTS[each] for each in (ALL if name == "all" else (name,))]
+    small = {each.name: each.quick for each in EXPERIMENTS.values() if each.quick is not None}
+    if name not in small:
+        raise ValueError(f"--quick is for {', '.join(small)}; for {name!r} give fewer --runs")
+    return [small[name]]
 
 
 def _check_data(name: str, data: Path | None) -> None:

@@ -2,49 +2,24 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Literal
 
-import numpy as np
-
-from adats.models.core.types import FloatArray, IntArray
+from adats.models.core.types import FloatArray
 from adats.paper.experiments.claims import BELOW, Claim
-from adats.paper.experiments.measures import Measure, Measures, ratio, z_score
-from adats.paper.experiments.panels import Outcome
+from adats.paper.experiments.measures import Measure, Measures, ratio, tail, tail_ratio, z_score
+from adats.paper.experiments.panels import Outcome, of_part
 from adats.simulation.learners import label_of
 
-Part = Literal["table", "late", "many"]
 RECOMMENDED = "ada-far"
 INDEX_AGENTS = ("ada-ucb", "ada-index", RECOMMENDED)
 PENDING_IGNORED = {agent: f"{label_of(agent)}, pending not counted" for agent in INDEX_AGENTS}
 DELAY = 20  # rounds until a reward is known
 SINCE = 9  # tasks before those in which the prior has been learned
 GOAL = 0.70  # of AdaTS's regret
-TAIL = 0.99
-RESAMPLES = 400
-
-
-def of_part(part: Part, outcomes: Sequence[Outcome]) -> list[Outcome]:
-    return [o for o in outcomes if o.panel.part == part]
 
 
 def learned(o: Outcome, agent: str) -> FloatArray:
     """Mean regret of a task when the prior has been learned, one a run."""
     return o.total(agent, SINCE) / (o.panel.tasks - SINCE)
-
-
-def tail(totals: FloatArray) -> float:
-    return float(np.quantile(totals, TAIL))
-
-
-def resampled(runs: int) -> IntArray:
-    """Runs drawn with replacement, one row a resample."""
-    return np.random.default_rng(0).integers(runs, size=(RESAMPLES, runs))
-
-
-def tail_ratio(a: FloatArray, b: FloatArray) -> tuple[float, float]:
-    """Ratio of two tails over the same runs, and its standard error by the bootstrap."""
-    found = [tail(a[some]) / tail(b[some]) for some in resampled(a.size)]
-    return tail(a) / tail(b), float(np.std(found, ddof=1))
 
 
 def _best(o: Outcome) -> str:
@@ -84,7 +59,7 @@ def _late_tasks(*, large: bool) -> Measures:
     return measures
 
 
-def _below_oracle(part: Part, pick: Callable[[Outcome], str]) -> Measures:
+def _below_oracle(part: str, pick: Callable[[Outcome], str]) -> Measures:
     def measures(outcomes: Sequence[Outcome]) -> Iterator[Measure]:
         for o in of_part(part, outcomes):
             yield _below(o, pick(o), "oracle-ts", o.total, low=2.0)

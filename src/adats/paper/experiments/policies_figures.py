@@ -8,8 +8,8 @@ import numpy as np
 
 from adats import plots
 from adats.paper.experiments.figures import chart
-from adats.paper.experiments.panels import Outcome
-from adats.paper.experiments.policies_claims import TAIL, of_part, tail
+from adats.paper.experiments.measures import TAIL, tail
+from adats.paper.experiments.panels import Outcome, of_part
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

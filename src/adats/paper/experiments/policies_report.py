@@ -4,17 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from adats.paper.experiments.measures import ratio, standard_error, z_score
-from adats.paper.experiments.panels import Outcome
-from adats.paper.experiments.policies_claims import (
-    DELAY,
-    INDEX_AGENTS,
-    SINCE,
-    learned,
-    of_part,
-    resampled,
-    tail,
-)
+from adats.paper.experiments.measures import ratio, resampled, standard_error, tail, z_score
+from adats.paper.experiments.panels import Outcome, of_part
+from adats.paper.experiments.policies_claims import DELAY, INDEX_AGENTS, SINCE, learned
 from adats.paper.experiments.report_text import Cell, ReportParts, by_panel, table, total_regret
 from adats.simulation.learners import label_of
 

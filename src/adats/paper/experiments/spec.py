@@ -50,6 +50,7 @@ class Experiment(ABC):
     runs: int = 100
     needs_numba: bool = False
     takes_files: bool = False
+    quick: "Experiment | None" = None  # a small version, for a first look
 
     @abstractmethod
     def steps(self, runs: int) -> int:

@@ -170,7 +170,7 @@ def _kind(schema: Json, *, null: bool = False) -> str:
     types = [part.get("type") for part in kinds]
     depths = _depths(schema)
     if "enum" in schema:
-        return " | ".join(schema["enum"])
+        return " | ".join(map(str, schema["enum"]))
     if depths:
         found = [("number", "list", "table")[depth] for depth in depths]
         found[-1] += " of numbers" if depths[0] else ""

@@ -33,6 +33,7 @@ from adats.service.stores.sqlite_file import (
     connect,
     file_ids,
     open_to_write,
+    upgrade,
 )
 
 Values = Sequence[Any] | dict[str, Any]
@@ -173,6 +174,7 @@ class SQLiteStore(SQLiteReader):
         self._witness = Witness(self.path)
         try:
             super().__init__(open_to_write(self.path))
+            upgrade(self._connection, self.path)
             (self._commits,) = self._one("SELECT count FROM commits")
             self._witness.write(self._commits)  # the last may not be in it, if it was cut off
             self._file_ids = file_ids(self.path)
@@ -222,6 +224,7 @@ class SQLiteStore(SQLiteReader):
         try:
             self._commits = check_file(self.path, self._commits)
             self._connection = open_to_write(self.path)
+            upgrade(self._connection, self.path)
             self._file_ids = file_ids(self.path)
         except FileFormatError as error:
             raise StoreError(str(error)) from None
@@ -249,15 +252,25 @@ class SQLiteStore(SQLiteReader):
         *_, crc = rows.without_id(row)
         self._write(sql, (row.version, row.prior_version, row.arms, row.total, crc, row.id))
 
-    def save_task(self, experiment: int, task: str, row: TaskRow) -> None:
+    def save_task(self, experiment: int, task: str, row: TaskRow, generation: int | None) -> None:
         crc = rows.task_checksum(experiment, task, row)
         self._write(
-            "INSERT INTO tasks (experiment, task, stats, rounds, pending, crc) "
-            "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (experiment, task) DO UPDATE SET "
+            "INSERT INTO tasks (experiment, task, stats, rounds, pending, crc, generation) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (experiment, task) DO UPDATE SET "
             "stats = excluded.stats, rounds = excluded.rounds, pending = excluded.pending, "
-            "crc = excluded.crc",
-            (experiment, task, *row, crc),
+            "crc = excluded.crc, generation = excluded.generation",
+            (experiment, task, *row, crc, generation),
         )
+
+    def tasks_before(
+        self, experiment: int, generation: int, after: tuple[int, str], limit: int
+    ) -> list[tuple[int, str]]:
+        """The next tasks of earlier generations after this one, with their generations."""
+        sql = (
+            "SELECT generation, task FROM tasks WHERE experiment = ? AND generation < ? "
+            "AND (generation, task) > (?, ?) ORDER BY generation, task LIMIT ?"
+        )
+        return list(self._all(sql, (experiment, generation, *after, limit)))
 
     def counts(self, experiment: int) -> tuple[int, int, int]:
         """Tasks, decisions, and decisions with a reward that counts."""

@@ -8,19 +8,20 @@ import fcntl
 import os
 import sqlite3
 import struct
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from adats.models.core.errors import FileFormatError
 
-APPLICATION_ID, VERSION = 0x61646174, 1  # "adat"
+APPLICATION_ID = 0x61646174  # "adat"
 CACHE_SIZE = 32_000  # kilobytes of the file that are kept in memory
 MOST_FOR_FULL_CHECK = (
     50e6  # bytes of a store whose indices are compared with its tables at the start
 )
 LOCK_WAIT = 5.0  # seconds that a view or a command waits for a lock; the engine does not wait
 
-SCHEMA = """
+FIRST_SCHEMA = """
 CREATE TABLE commits (count INTEGER NOT NULL);
 INSERT INTO commits VALUES (0);
 CREATE TABLE experiments (
@@ -59,6 +60,14 @@ CREATE TABLE keys (
     created NOT NULL, crc INTEGER NOT NULL
 );
 """
+UPGRADES = (  # what each version has that the one before had not
+    """
+ALTER TABLE tasks ADD COLUMN generation INTEGER;
+CREATE INDEX tasks_by_generation ON tasks (experiment, generation, task)
+    WHERE generation IS NOT NULL;
+""",
+)
+VERSION = 1 + len(UPGRADES)
 
 
 class Witness:
@@ -145,12 +154,30 @@ def open_to_write(path: Path, *, wait: float = 0.0) -> sqlite3.Connection:
         connection.execute("PRAGMA secure_delete = ON")  # what is forgotten is overwritten
         if connection.execute("PRAGMA user_version").fetchone() == (0,):
             connection.executescript(
-                f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA application_id = {APPLICATION_ID}; "
+                f"BEGIN IMMEDIATE; {_schema(VERSION)} "
+                f"PRAGMA application_id = {APPLICATION_ID}; "
                 f"PRAGMA user_version = {VERSION}; COMMIT;"
             )
     except sqlite3.Error as error:
         raise FileFormatError(f"{path} cannot be opened: {error}") from None
     return connection
+
+
+def upgrade(connection: sqlite3.Connection, path: Path) -> None:
+    """Bring a store that an earlier version made to this one, all at once; nobody else uses it."""
+    try:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version < VERSION:
+            connection.executescript(
+                f"BEGIN IMMEDIATE; {''.join(UPGRADES[version - 1 :])} "
+                f"PRAGMA user_version = {VERSION}; COMMIT;"
+            )
+    except sqlite3.Error as error:
+        raise FileFormatError(f"{path} cannot be brought to version {VERSION}: {error}") from None
+
+
+def _schema(version: int) -> str:
+    return FIRST_SCHEMA + "".join(UPGRADES[: version - 1])
 
 
 def connect(path: Path, *, mode: str, wait: float = LOCK_WAIT) -> sqlite3.Connection:
@@ -173,7 +200,7 @@ def file_ids(path: Path) -> tuple[int, ...]:
 
 
 def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
-    """That this is a store of this version, with the tables that it has to have."""
+    """That this is a store of this version or an earlier, with the tables that it has to have."""
     (kind,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if kind != APPLICATION_ID:
@@ -181,11 +208,12 @@ def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
             f"{path} is not a store of adats; nothing was changed; give the name of a store, or of "
             "a new file"
         )
-    if version != VERSION:
+    if not 1 <= version <= VERSION:
         raise FileFormatError(
-            f"{path} has version {version}; this adats reads {VERSION}: use the one that wrote it"
+            f"{path} has version {version}; this adats reads 1 to {VERSION}: use the one that "
+            "wrote it"
         )
-    if _tables(connection) != _TABLES:
+    if _tables(connection) != _tables_of(version):
         raise sqlite3.DatabaseError("its tables are not as they were made")
 
 
@@ -193,13 +221,11 @@ def _tables(connection: sqlite3.Connection) -> list[Any]:
     return connection.execute("SELECT name, sql FROM sqlite_master ORDER BY name").fetchall()
 
 
-def _new_tables() -> list[Any]:
+@cache
+def _tables_of(version: int) -> list[Any]:
     connection = sqlite3.connect(":memory:")
     try:
-        connection.executescript(SCHEMA)
+        connection.executescript(_schema(version))
         return _tables(connection)
     finally:
         connection.close()
-
-
-_TABLES = _new_tables()

@@ -96,13 +96,13 @@ def poisson(mean: float, point: float) -> float:
 
 def play(problem: "MixtureProblem", task: LoopInput) -> Any:
     prior: MixtureArms = task.prior
-    return _play(problem, task, prior.weights, prior.components.parameters())
+    return _play(problem, task, prior.weights, prior.components.parameters(), prior.components)
 
 
 def play_told(problem: "MixtureProblem", task: LoopInput) -> Any:
     """The same where the candidate is known, so that there is nothing to draw."""
     prior: ProductArms = task.prior
-    return _play(problem, task, np.ones((1, 0)), tuple(p[None] for p in prior.parameters()))
+    return _play(problem, task, np.ones((1, 0)), tuple(p[None] for p in prior.parameters()), prior)
 
 
 def _play(
@@ -110,9 +110,10 @@ def _play(
     task: LoopInput,
     weights: FloatArray,
     parameters: tuple[FloatArray, ...],
+    kind: ProductArms,
 ) -> Any:
     if task.policy.number != TS:
         return None
     weights, shape, rate = fresh(weights, *parameters)
     given = (problem.counts, weights, (shape, rate), task.world(), task.rng)
-    return problem.priors.STATS(mixture_task(*given))
+    return kind.STATS(mixture_task(*given))

@@ -53,11 +53,13 @@ class Loops(NamedTuple):
     """Compiled loops for one kind of problem and prior; None where there is none.
 
     `play` fills the task and gives its statistics, or gives None where it does not serve. `learn`
-    is for the meta-belief whose task prior is the prior: it with one more task absorbed.
+    is for the meta-belief whose task prior is the prior: it with one more task absorbed. `renew`
+    brings stale statistics up to date with it.
     """
 
     play: Callable[[Any, LoopInput], Any] | None = None
     learn: Callable[[Any, Any], Any] | None = None
+    renew: Callable[[Any, Any], Any] | None = None
 
 
 Load = Callable[[], Loops]

@@ -1,0 +1,289 @@
+"""Beliefs over theta on the scale of eta, and over the mean rewards that follow from it."""
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import logsumexp, ndtr, ndtri
+
+from adats.models.core import linalg
+from adats.models.core.belief import BeliefBase
+from adats.models.core.frozen import put
+from adats.models.core.types import BoolArray, Conditioned, FloatArray, IntArray, Rng
+from adats.models.core.weights import draw, softmax
+from adats.models.latent import full
+from adats.models.latent.family import Family
+from adats.models.latent.level import in_common
+from adats.models.latent.sites import SMALLEST, settled
+
+FAR_CAUTION, FAR_TASKS = 1.3, 200  # few successes say less than a Gaussian does
+POINTS = 4096  # of which each stands for a draw when the chances of arms are counted
+
+
+@lru_cache(maxsize=8)
+def _points(arms: int) -> npt.NDArray[np.float32]:
+    """Points spread as a standard normal is, more evenly than draws are; always the same.
+
+    They are columns: multiples of powers of the root of x^(arms + 1) = x + 1, as the golden ratio
+    for one arm.
+    """
+    root = 2.0
+    for _ in range(60):
+        root = (1.0 + root) ** (1.0 / (arms + 1))
+    steps = root ** -np.arange(1.0, arms + 1.0)
+    spread = (0.5 + steps[:, None] * np.arange(1.0, POINTS + 1.0)) % 1.0
+    points: npt.NDArray[np.float32] = ndtri(np.clip(spread, 1e-9, 1 - 1e-9)).astype(np.float32)
+    return points
+
+
+def matched(
+    family: Family, weights: FloatArray, means: FloatArray, variances: FloatArray
+) -> "LatentArms":
+    """Every arm by itself, with the mean and variance of eta over all candidates."""
+    mean = weights @ means
+    variance = weights @ (variances + (means - mean) ** 2)
+    return LatentArms(family, mean, np.sqrt(variance))
+
+
+def apart(
+    family: Family,
+    weights: FloatArray,
+    means: FloatArray,
+    variances: FloatArray,
+    common: FloatArray,
+) -> "LatentArms":
+    """As `matched`, without what all arms have in common: what is left is how they differ."""
+    shifts = means.mean(axis=-1, keepdims=True)
+    return matched(family, weights, means - shifts + weights @ shifts, variances - common)
+
+
+@dataclass(frozen=True, eq=False)
+class LatentArms(BeliefBase):
+    """eta_i ~ N(eta_mean_i, eta_scale_i²), each by itself; its reward has the mean A'(eta_i)."""
+
+    NAME: ClassVar[str] = "latent-arms"
+    FAR_CAUTION: ClassVar[float] = FAR_CAUTION
+    FAR_TASKS: ClassVar[int] = FAR_TASKS
+    family: Family
+    eta_mean: FloatArray
+    eta_scale: FloatArray
+
+    @property
+    def mean(self) -> FloatArray:
+        return self.family.expected(self.eta_mean, self.eta_scale)[0]
+
+    @property
+    def scale(self) -> FloatArray:
+        return self.family.expected(self.eta_mean, self.eta_scale)[1]
+
+    @property
+    def reward_variance(self) -> FloatArray:
+        variance: FloatArray = self.family.variance(self.eta_mean)
+        return variance
+
+    @property
+    def variance_ratio(self) -> FloatArray:
+        """Var(eta)·A''(eta)."""
+        return self.eta_scale**2 * self.reward_variance
+
+    def sample(self, rng: Rng) -> FloatArray:
+        eta = self.eta_mean + self.eta_scale * rng.standard_normal(self.eta_mean.shape)
+        drawn: FloatArray = self.family.mean(eta)
+        return drawn
+
+    def below(self, x: FloatArray) -> FloatArray:
+        """The chance that each arm's mean reward is below x."""
+        scale = np.maximum(self.eta_scale, SMALLEST)
+        chance: FloatArray = ndtr((_eta(self.family, x) - self.eta_mean) / scale)
+        return chance
+
+    def upper(self, z: FloatArray | float) -> FloatArray:
+        rate: FloatArray = self.family.mean(self.eta_mean + z * self.eta_scale)
+        return rate
+
+    def tightened(self, pending: FloatArray) -> "LatentArms":
+        """When pending pulls have come in as expected: the means stay, the doubts shrink."""
+        known = 1.0 + self.variance_ratio * pending
+        return LatentArms(self.family, self.eta_mean, self.eta_scale / np.sqrt(known))
+
+
+def _eta(family: Family, x: FloatArray) -> FloatArray:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        eta: FloatArray = family.eta(np.clip(x, 0.0, family.most))
+    return eta
+
+
+@dataclass(frozen=True, eq=False)
+class LatentBelief(BeliefBase):
+    """eta ~ N(eta_mean, FFᵀ) under each candidate, a row each, with log weights."""
+
+    NAME: ClassVar[str] = "latent"
+    FAR_CAUTION: ClassVar[float] = FAR_CAUTION
+    FAR_TASKS: ClassVar[int] = FAR_TASKS
+    family: Family
+    log_weights: FloatArray  # (candidates,)
+    eta_mean: FloatArray  # (candidates, arms)
+    factor: FloatArray  # (candidates, arms, any)
+
+    @cached_property
+    def weights(self) -> FloatArray:
+        return softmax(self.log_weights)
+
+    @cached_property
+    def _eta_scale(self) -> FloatArray:
+        scale: FloatArray = np.sqrt((self.factor**2).sum(axis=-1))
+        return scale
+
+    @cached_property
+    def each_arm(self) -> LatentArms:
+        """Every arm by itself, with the mean and variance of eta over all candidates."""
+        return matched(self.family, self.weights, self.eta_mean, self._eta_scale**2)
+
+    @cached_property
+    def apart(self) -> LatentArms:
+        """As indices compare arms: without what all of them have in common."""
+        together = (self.factor.sum(axis=-2) ** 2).sum(axis=-1)
+        squares = self._eta_scale**2
+        common = in_common(together, squares)
+        return apart(self.family, self.weights, self.eta_mean, squares, common)
+
+    @cached_property
+    def _rates(self) -> tuple[FloatArray, FloatArray]:
+        first, sd = self.family.expected(self.eta_mean, self._eta_scale)
+        mean = self.weights @ first
+        return mean, np.sqrt(self.weights @ (sd**2 + (first - mean) ** 2))
+
+    @property
+    def mean(self) -> FloatArray:
+        return self._rates[0]
+
+    @property
+    def scale(self) -> FloatArray:
+        return self._rates[1]
+
+    @property
+    def reward_variance(self) -> FloatArray:
+        return self.each_arm.reward_variance
+
+    @property
+    def variance_ratio(self) -> FloatArray:
+        return self.each_arm.variance_ratio
+
+    def below(self, x: FloatArray) -> FloatArray:
+        """The chance that each arm's mean reward is below x."""
+        eta = _eta(self.family, x)
+        scale = np.maximum(self._eta_scale, SMALLEST)
+        chances: FloatArray = self.weights @ ndtr((eta - self.eta_mean) / scale)
+        return chances
+
+    def upper(self, z: FloatArray | float) -> FloatArray:
+        return self.each_arm.upper(z)
+
+    def tightened(self, pending: FloatArray) -> LatentArms:
+        return self.each_arm.tightened(pending)
+
+    def sample(self, rng: Rng) -> FloatArray:
+        drawn: FloatArray = self.family.mean(self._etas(1, rng)[0])
+        return drawn
+
+    def draws(self, count: int, rng: Rng) -> FloatArray:
+        drawn: FloatArray = self.family.mean(self._etas(count, rng))
+        return drawn
+
+    def _etas(self, count: int, rng: Rng) -> FloatArray:
+        index = draw(np.tile(self.weights[:, None], count), rng)
+        z = rng.standard_normal((count, self.factor.shape[-1]))
+        etas: FloatArray = self.eta_mean[index]
+        etas += np.einsum("nij,nj->ni", self.factor[index], z)
+        return etas
+
+    def best_chances(self, arms: IntArray | None = None) -> FloatArray:
+        """Counted over fixed points: within 10 % where a chance is above 0.01, and never 0."""
+        wins = self._wins(arms)
+        counts = np.add.reduce(wins, axis=1) + 1.0 / len(wins)
+        chances: FloatArray = counts / counts.sum()
+        return chances
+
+    def best_chance(self, arm: int, arms: IntArray | None = None) -> float:
+        wins = self._wins(arms)
+        return (np.count_nonzero(wins[arm]) + 1.0 / len(wins)) / (np.count_nonzero(wins) + 1.0)
+
+    def _wins(self, arms: IntArray | None) -> BoolArray:
+        """Of these arms (a row each) in every point, whether it is the best."""
+        means, factor = self.eta_mean, self.factor
+        points = _points(means.shape[1])
+        if arms is not None:
+            means, factor, points = means[:, arms], factor[:, arms], points[: arms.size]
+        mean = (means - means.max(axis=1, keepdims=True)).astype(np.float32)
+        values = np.empty_like(points)
+        start = 0
+        ends = np.rint(np.cumsum(self.weights) * POINTS).astype(np.intp).tolist()
+        for j, end in enumerate(ends):
+            if end > start:
+                lower = linalg.psd_factor(factor[j].dot(factor[j].T)).astype(np.float32)
+                np.add(lower.dot(points[:, start:end]), mean[j, :, None], out=values[:, start:end])
+            start = end
+        wins: BoolArray = values == np.maximum.reduce(values)
+        return wins
+
+    def condition(self, stats: Any) -> "Conditioned[LatentBelief]":
+        """By expectation propagation under this belief."""
+        prior = full.FullPrior(self.eta_mean, full.square(self.factor), None)
+        n, s = stats.table[0], stats.table[1]
+        sites = settled(self.family, n, s, prior, np.zeros((3, *self.eta_mean.shape)))
+        known = full.seen(sites, None)
+        cov, log_det = full.covariances(prior.factor, known.gram)
+        residual = known.shift - full.times(known.gram, self.eta_mean)
+        mean = self.eta_mean + full.times(cov, residual)
+        exponent = (self.eta_mean * (known.shift + residual)).sum(axis=-1)
+        exponent += (residual * full.times(cov, residual)).sum(axis=-1)
+        gain = known.log_s + 0.5 * (exponent - log_det)
+        logs = self.log_weights + gain
+        evidence = float(logsumexp(logs) - logsumexp(self.log_weights))
+        evidence -= stats.log_base
+        return Conditioned(evidence, LatentBelief(self.family, logs, mean, linalg.psd_factors(cov)))
+
+
+class LatentPosterior(LatentBelief):
+    """The same belief in a task, drawn from without working out every candidate."""
+
+    meta: Any
+    digest: Any
+
+    def __init__(self, meta: Any, digest: Any) -> None:
+        put(self, "family", meta.family)
+        put(self, "meta", meta)
+        put(self, "digest", digest)
+
+    def sample(self, rng: Rng) -> FloatArray:
+        drawn: FloatArray = self.family.mean(self.meta.posterior_sample(self.digest, rng))
+        return drawn
+
+    @cached_property
+    def each_arm(self) -> LatentArms:
+        arms: LatentArms = self.meta.posterior_arms(self.digest)
+        return arms
+
+    @cached_property
+    def apart(self) -> LatentArms:
+        arms: LatentArms = self.meta.posterior_apart(self.digest)
+        return arms
+
+    @cached_property
+    def _joint(self) -> LatentBelief:
+        joint: LatentBelief = self.meta.posterior_joint(self.digest)
+        return joint
+
+    @property
+    def log_weights(self) -> FloatArray:
+        return self._joint.log_weights
+
+    @property
+    def eta_mean(self) -> FloatArray:
+        return self._joint.eta_mean
+
+    @property
+    def factor(self) -> FloatArray:
+        return self._joint.factor

@@ -1,0 +1,103 @@
+"""Families of rewards: how the mean of a reward follows from its natural parameter eta.
+
+The log density of n rewards with the sum s is s·eta - n·A(eta), up to what does not depend on eta.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, logit
+
+from adats.models.core import checks
+from adats.models.core.errors import InvalidValue
+from adats.models.core.types import FloatArray
+
+LARGEST = 300.0  # exp of more is not told apart: times any number of pulls it is finite
+# evenly spaced nodes for integrals over a standard normal: exact to round-off for smooth functions
+NODES = np.linspace(-8.0, 8.0, 97)
+WEIGHTS = np.exp(-0.5 * NODES**2) / np.exp(-0.5 * NODES**2).sum()
+SMOOTH = 1.5  # up to this scale of eta every third node is enough, to 1e-8
+FEW_NODES, FEW_WEIGHTS = NODES[::3], WEIGHTS[::3] / WEIGHTS[::3].sum()
+
+
+@dataclass(frozen=True)
+class Family:
+    """A one-parameter exponential family, by its log-partition A and the derivatives of it."""
+
+    name: str  # what users call such rewards
+    log_partition: Callable[[Any], Any]  # A
+    mean: Callable[[Any], Any]  # A', the mean of a reward
+    variance: Callable[[Any], Any]  # A'', the variance of a reward
+    eta: Callable[[Any], Any]  # of a mean: the inverse of A'
+    expected: Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
+    most: float  # the largest mean of a reward
+    steepest: float  # A'' rises up to this eta, and falls after it
+
+    def check_reward(self, reward: Any) -> float:
+        """The reward as a float, or an error where it cannot be one."""
+        value = checks.number("reward", reward)
+        if self.most == 1.0:
+            if value not in (0.0, 1.0):
+                raise InvalidValue("reward", f"is 0 or 1 where rewards are binary, got {value}")
+        elif not (0.0 <= value < checks.HUGE and value == math.floor(value)):
+            raise InvalidValue("reward", f"is 0, 1, 2, ... where rewards are counts, got {value}")
+        return value
+
+    def check_counts(self, pulls: Any, successes: Any) -> tuple[float, float]:
+        """So many pulls, and the sum of their rewards; fractions are legal."""
+        return checks.counts(pulls, successes, self.most)
+
+
+def bernoulli_log_partition(eta: Any) -> Any:
+    return np.logaddexp(0.0, eta)
+
+
+def bernoulli_variance(eta: Any) -> Any:
+    small = np.exp(-np.abs(eta))
+    return small / (1.0 + small) ** 2
+
+
+def bernoulli_expected(mean: FloatArray, scale: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Mean and standard deviation of a rate whose log-odds are N(mean, scale²)."""
+    few = scale.max(initial=0.0) <= SMOOTH
+    nodes, weights = (FEW_NODES, FEW_WEIGHTS) if few else (NODES, WEIGHTS)
+    rates = expit(mean[..., None] + scale[..., None] * nodes)
+    first = rates @ weights
+    second = (rates * rates) @ weights
+    return first, np.sqrt(np.maximum(second - first**2, 0.0))
+
+
+def poisson_mean(eta: Any) -> Any:
+    return np.exp(np.minimum(eta, LARGEST))
+
+
+def poisson_expected(mean: FloatArray, scale: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Mean and standard deviation of a rate whose logarithm is N(mean, scale²)."""
+    first = poisson_mean(mean + 0.5 * scale**2)
+    return first, first * np.sqrt(np.expm1(np.minimum(scale**2, LARGEST)))
+
+
+BINARY = Family(
+    "binary",
+    bernoulli_log_partition,
+    expit,
+    bernoulli_variance,
+    logit,
+    bernoulli_expected,
+    most=1.0,
+    steepest=0.0,
+)
+COUNT = Family(
+    "count",
+    poisson_mean,
+    poisson_mean,
+    poisson_mean,
+    np.log,
+    poisson_expected,
+    most=math.inf,
+    steepest=math.inf,
+)
+FAMILIES = {family.name: family for family in (BINARY, COUNT)}

@@ -1,0 +1,163 @@
+"""Arms that share a level in every task: the covariance diag(own) + shared·11ᵀ.
+
+Given the level, arms are independent, so every formula is a sum over arms, and nothing has to be
+factorised. Arrays end in (candidates, arms); `own` and `shared` may have one column for all arms.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from adats.models.core.types import FloatArray, Rng
+from adats.models.latent.sites import LEAST_VARIANCE
+
+
+def in_common(together: FloatArray, squares: FloatArray) -> FloatArray:
+    """The mean covariance of two arms, from the sums over all pairs and over the diagonal.
+
+    It is at least 0, and at most the least variance.
+    """
+    arms = squares.shape[-1]
+    mean = (together - np.add.reduce(squares, axis=-1)) / max(arms * (arms - 1), 1)
+    common: FloatArray = np.minimum(np.maximum(mean, 0.0), squares.min(axis=-1))
+    return common[..., None]
+
+
+class LevelPrior(NamedTuple):
+    """eta ~ N(mean, diag(own) + shared·11ᵀ), as sites need it."""
+
+    mean: FloatArray
+    own: FloatArray
+    shared: FloatArray
+
+    def cavities(self, sites: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance of each eta, from all sites but its own."""
+        a, e = self._about_level(sites)
+        rest = a.sum(axis=-1, keepdims=True) - a
+        variance = self.shared / (1.0 + self.shared * rest)
+        m = self.mean + variance * (e.sum(axis=-1, keepdims=True) - e)
+        return m, self.own + variance
+
+    def cavity(self, sites: FloatArray, arm: int) -> tuple[FloatArray, FloatArray]:
+        """Those of one arm."""
+        a, e = self._about_level(sites)
+        shared = self.shared[..., 0]
+        variance = shared / (1.0 + shared * (np.add.reduce(a, axis=-1) - a[..., arm]))
+        m = self.mean[..., arm] + variance * (np.add.reduce(e, axis=-1) - e[..., arm])
+        return m, self.own[..., arm] + variance
+
+    def _about_level(self, sites: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """What each arm says about the level: its precision, and precision times mean."""
+        w, b = sites[0], sites[1]
+        q = 1.0 + self.own * w
+        return w / q, (b - w * self.mean) / q
+
+
+class Level(NamedTuple):
+    """theta ~ N(mu, σ_0² I + τ² 11ᵀ) in a task."""
+
+    own: FloatArray  # σ_0², of shape (candidates, 1)
+    shared: FloatArray  # τ²
+
+    def prior(self, mean: FloatArray, cov: FloatArray) -> LevelPrior:
+        """Of theta where mu ~ N(mean, cov), with the level that comes nearest to this cov."""
+        variances = np.einsum("...ii->...i", cov)
+        common = in_common(cov.sum(axis=(-1, -2)), variances)
+        own = np.maximum(variances - common + self.own, LEAST_VARIANCE)
+        return LevelPrior(mean, own, common + self.shared)
+
+    def message(self, sites: FloatArray, found: FloatArray) -> None:
+        """Put what a task says of x = (mu, 1) into `found`: log p(rewards | mu) = -½ xᵀT x.
+
+        Its blocks are M = P G̃, minus h = P b̃, and -2c.
+        """
+        w, b, log_s = sites
+        q = 1.0 / (1.0 + self.own * w)
+        both = sites[:2] * q
+        a, e = both
+        sums = np.add.reduce(both, axis=-1)
+        known = 1.0 + self.shared[:, 0] * sums[0]
+        x = np.empty((*w.shape[:-1], w.shape[-1] + 1))
+        x[..., :-1] = a
+        np.negative(sums[1], out=x[..., -1])
+        scaled = x * (self.shared[:, 0] / -known)[..., None]
+        np.multiply(scaled[..., None], x[..., None, :], out=found)
+        size = w.shape[-1] + 1
+        found.reshape(*found.shape[:-2], size * size)[..., : -1 : size + 1] += a
+        found[..., -1, :-1] -= e
+        found[..., :-1, -1] -= e
+        rest = self.own * b
+        rest *= e
+        rest += np.log(q)
+        rest += 2.0 * log_s
+        found[..., -1, -1] += np.log(known) - np.add.reduce(rest, axis=-1)
+
+    def _parts(self, sites: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Of each arm what its own rewards leave over, and what they say about the level; and the
+        variance of the level given them all."""
+        w = sites[0]
+        q = 1.0 / (1.0 + self.own * w)
+        a = w * q
+        return q, a, self.shared / (1.0 + self.shared * np.add.reduce(a, axis=-1, keepdims=True))
+
+    def moments(
+        self, sites: FloatArray, mu: FloatArray, halves: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Mean and variance of each entry of theta in a task with these sites, where mu ~ N(mu,
+        XᵀX), and the variance that they have in common."""
+        q, a, gain = self._parts(sites)
+        b = sites[1]
+        about = np.add.reduce(b * q - a * mu, axis=-1, keepdims=True)
+        mean = q * (mu + gain * about + self.own * b)
+        moved = halves - np.matmul(halves, (a * gain)[..., None])
+        moved *= q[..., None, :]
+        squares = np.add.reduce(moved * moved, axis=-2) + gain * q * q
+        totals = np.add.reduce(moved, axis=-1), np.add.reduce(q, axis=-1)
+        together = np.add.reduce(totals[0] ** 2, axis=-1) + gain[..., 0] * totals[1] ** 2
+        common = in_common(together, squares)
+        return mean, self.own * q + squares, common
+
+    def given(
+        self, sites: FloatArray, mu: FloatArray, factor: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Mean and factor of theta in a task with these sites, where mu ~ N(mu, factor factorᵀ)."""
+        q, a, gain = self._parts(sites)
+        b = sites[1]
+        own = q * (gain * np.add.reduce(b * q, axis=-1, keepdims=True) + self.own * b)
+        mean = q * (mu - gain * np.add.reduce(a * mu, axis=-1, keepdims=True)) + own
+        moved = factor - gain[..., None] * np.matmul(a[..., None, :], factor)
+        arms = q.shape[-1]
+        wide = np.zeros((*q.shape, arms + 1 + factor.shape[-1]))
+        wide[..., :arms] = np.sqrt(self.own * q)[..., None] * np.eye(arms)
+        wide[..., arms] = q * np.sqrt(gain)
+        wide[..., arms + 1 :] = q[..., None] * moved
+        return mean, wide
+
+    def sample(self, which: int, sites: FloatArray, mu: FloatArray, rng: Rng) -> FloatArray:
+        """A draw of theta under one candidate, where mu is known."""
+        own, shared = self.own.item(which), self.shared.item(which)
+        w, b = sites[0, which], sites[1, which]
+        q = 1.0 / (1.0 + own * w)
+        left = (b - w * mu) * q
+        gain = shared / (1.0 + shared * float(w.dot(q)))
+        z = rng.standard_normal(w.size + 1)
+        level = gain * float(np.add.reduce(left)) + math.sqrt(gain) * z.item(-1)
+        theta: FloatArray = np.sqrt(own * q)
+        theta *= z[:-1]
+        theta += mu
+        theta += level * q
+        theta += own * left
+        return theta
+
+    def sizes(self, which: int) -> tuple[float, float]:
+        """σ_0 and τ of one candidate."""
+        return math.sqrt(self.own.item(which)), math.sqrt(self.shared.item(which))
+
+    def covs(self, arms: int) -> FloatArray:
+        """Σ_0 of every candidate."""
+        return self.own[..., None] * np.eye(arms) + self.shared[..., None]
+
+    def own_variances(self, arms: int) -> FloatArray:
+        """What each entry of theta has for itself, beside the level."""
+        return np.broadcast_to(self.own, (len(self.own), arms))

@@ -1,0 +1,368 @@
+"""Clicks and counts in arms whose prior mean is unknown: theta is Gaussian, rewards are not.
+
+The rewards of a task become Gaussian sites (see `sites`), and with these the model is the linear
+one. Several candidates for the spreads are kept side by side, weighted by their evidence.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.linalg import block_diag
+
+from adats.models.core import checks, linalg
+from adats.models.core.errors import InvalidValue
+from adats.models.core.frozen import evolve, fill
+from adats.models.core.names import arm_names, grown_names
+from adats.models.core.registry import register
+from adats.models.core.sums import Sum
+from adats.models.core.types import Arm, FloatArray, Rng
+from adats.models.latent import sites as ep
+from adats.models.latent.base import (
+    LatentBase,
+    checked_design,
+    covariances_of,
+    frames_of,
+    means_of,
+    octave,
+)
+from adats.models.latent.belief import LatentArms, LatentBelief, LatentPosterior, apart, matched
+from adats.models.latent.full import Full
+from adats.models.latent.level import Level, in_common
+from adats.models.latent.spreads import gathered, learn_full, learn_level
+from adats.models.latent.stats import ArmSites, ClickStats, EventStats
+
+STATS: dict[str, type[ArmSites]] = {"binary": ClickStats, "count": EventStats}
+FARTHEST, WIDEST = 30.0, 10.0  # of theta in a task: its mean, and its standard deviation
+
+
+class LatentDigest(NamedTuple):
+    """One task's sites. The message is worked out from them when it is asked for."""
+
+    stats: ArmSites
+    design: FloatArray | None  # Φ
+    spread: Level | Full
+
+    @property
+    def message(self) -> FloatArray:
+        sites = self.stats.sites_of(len(self.spread[0]))
+        stats = self.stats
+        return _message(self.spread, sites, self.design, stats.pulls, stats.log_base or None)
+
+
+def _message(
+    spread: Level | Full,
+    sites: FloatArray,
+    design: FloatArray | None,
+    pulls: ArrayLike,
+    log_base: ArrayLike | None,
+) -> FloatArray:
+    """T of every candidate and the number of rewards; of one set of sites, or of several."""
+    several, arms = sites.shape[1:-1], sites.shape[-1] + 1
+    if design is None:
+        found = np.empty((*several, arms * arms + 1))
+        spread.message(sites, found[..., :-1].reshape(*several, arms, arms))
+    else:
+        terms = np.empty((*several, arms, arms))
+        spread.message(sites, terms)
+        frame = block_diag(design, np.ones((1, 1)))
+        size = len(frame.T) ** 2
+        found = np.empty((*several, size + 1))
+        found[..., :-1] = np.matmul(frame.T, np.matmul(terms, frame)).reshape(*several, size)
+    found[..., -1] = pulls
+    if log_base is not None:
+        found[..., -2] += 2.0 * np.asarray(log_base)  # the last of T is -2c
+    return found.reshape(*several[:-1], -1)
+
+
+@register
+@dataclass(frozen=True, eq=False, init=False)
+class LatentMeta(LatentBase[ArmSites, LatentDigest]):
+    """mu ~ N(mean, cov), theta ~ N(design @ mu, Σ_0), and A'(theta_i) is the mean reward of arm i.
+
+    Rewards are "binary", with theta in log-odds, or a "count", with theta the logarithm of its
+    mean. Σ_0 is task_scale²·I + level_scale²·11ᵀ, where a task's arms share a level, or
+    `task_cov`, any covariance. Each of mean, cov, task_scale, level_scale and task_cov may have a
+    leading axis of candidates, of which one is right; `weights` is the belief about which.
+
+    >>> meta = LatentMeta(np.zeros(2), 1.0, task_scale=0.3)
+    >>> stats = meta.empty().add(0, 1)
+    >>> meta.absorb(meta.digest(stats).message).task_prior().mean.round(3)
+    array([0.585, 0.5  ])
+    """
+
+    NAME: ClassVar[str] = "latent"
+    arms: tuple[Arm, ...] | None
+
+    def __init__(
+        self,
+        mean: ArrayLike,
+        cov: ArrayLike,
+        *,
+        task_scale: ArrayLike | None = None,
+        level_scale: ArrayLike = 0.0,
+        task_cov: ArrayLike | None = None,
+        rewards: str = "binary",
+        weights: ArrayLike | None = None,
+        design: ArrayLike | None = None,
+        arms: Sequence[Arm] | None = None,
+    ) -> None:
+        names = arm_names(arms)
+        means = means_of(mean)
+        p = means.shape[-1]
+        phi = None if design is None else checked_design(design, p)
+        dim = p if phi is None else len(phi)
+        if names is not None and len(names) != dim:
+            raise ValueError(f"{len(names)} names for {dim} arms")
+        fill(self, arms=names)
+        spread = _spread(task_scale, level_scale, task_cov, dim)
+        self._set(means, cov, spread, rewards, weights, phi)
+        _check_reach(self.task_prior())
+
+    # what the model is
+
+    @property
+    def n_arms(self) -> int:
+        return self.meta_mean.shape[-1] if self.design is None else len(self.design)
+
+    @property
+    def n_candidates(self) -> int:
+        return self.log_weights.size * self.n_arms if self.log_weights.size > 1 else 0
+
+    @property
+    def mean(self) -> FloatArray:
+        """Mean reward of each arm in a new task."""
+        return self.task_prior().mean
+
+    # tasks
+
+    def empty(self, *, design: FloatArray | None = None) -> ArmSites:
+        phi = self._phi(design)
+        arms = self.meta_mean.shape[-1] if phi is None else len(phi)
+        return STATS[self.family.name].zeros(arms)
+
+    def digest(self, stats: ArmSites, *, design: FloatArray | None = None) -> LatentDigest:
+        """With the sites that the statistics have, or with new ones."""
+        phi = self._phi(design)
+        arms = self.meta_mean.shape[-1] if phi is None else len(phi)
+        if stats.table.shape[1] != arms:
+            raise ValueError(f"statistics of {stats.table.shape[1]} arms, but there are {arms}")
+        candidates = self.log_weights.size
+        if (not stats.settled and stats.table[:2].any()) or (
+            stats.sites is not None and stats.sites.shape[1] != candidates
+        ):
+            prior = self._task_anchor(phi, design)
+            start = np.zeros((3, candidates, arms))
+            found = ep.settled(self.family, stats.table[0], stats.table[1], prior, start)
+            stats = stats.with_sites(found, self.anchor.number)
+        return LatentDigest(stats, phi, self.spread)
+
+    def _task_anchor(self, phi: FloatArray | None, design: FloatArray | None) -> ep.Prior:
+        anchor = self.anchor
+        return anchor.prior if design is None else self._prior_at(anchor.mean, anchor.cov, phi)
+
+    def replace_task(
+        self, old: LatentDigest, stats: ArmSites, changed: Iterable[int]
+    ) -> tuple[LatentDigest, Self]:
+        """Only the sites of arms that changed are worked out, except where all should move: when
+        the anchor is a new one, and when the pulls of the task have doubled."""
+        phi, candidates = old.design, self.log_weights.size
+        if stats.table.shape != old.stats.table.shape:
+            raise ValueError(f"statistics of {stats.table.shape[1]} arms, not of as many as before")
+        prior = self._task_anchor(phi, None if phi is self.design else phi)
+        before = old.stats.sites_of(candidates)
+        pulls, had = stats.pulls, old.stats.pulls
+        n, s = stats.table[0], stats.table[1]
+        if old.stats.anchor == self.anchor.number and octave(pulls) == octave(had):
+            after = before.copy()
+            for arm in changed:
+                ep.tell(self.family, n.item(arm), s.item(arm), prior, after, arm)
+        else:
+            after = ep.settled(self.family, n, s, prior, before)
+        new = LatentDigest(stats.with_sites(after, self.anchor.number), phi, self.spread)
+        both = np.stack([before, after], axis=1)
+        bases = old.stats.log_base, stats.log_base
+        log_base = np.array(bases)[:, None] if any(bases) else None
+        out, add = _message(self.spread, both, phi, np.array([[had], [pulls]]), log_base)
+        return new, evolve(self, total=self.total.swap(out, add)).renewed()
+
+    # beliefs
+
+    def _joint(self, sites: FloatArray, phi: FloatArray | None) -> LatentBelief:
+        mean, halves = self.mu_moments(phi)
+        theta, wide = self.spread.given(sites, mean, np.swapaxes(halves, -1, -2))
+        return LatentBelief(self.family, self.log_posterior, theta, wide)
+
+    def task_prior(self, *, design: FloatArray | None = None) -> LatentBelief:
+        """P_s: the uncertainty of mu and of the spreads is marginalised out."""
+        phi = self._phi(design)
+        return self._joint(self.empty(design=design).sites_of(self.log_weights.size), phi)
+
+    def posterior(self, digest: LatentDigest) -> LatentPosterior:
+        """Of theta in a task whose own message is in the total."""
+        return LatentPosterior(self, digest)
+
+    def posterior_joint(self, digest: LatentDigest) -> LatentBelief:
+        """The same worked out under every candidate."""
+        return self._joint(digest.stats.sites_of(self.log_weights.size), digest.design)
+
+    def posterior_arms(self, digest: LatentDigest) -> LatentArms:
+        """The same of each arm by itself."""
+        return matched(self.family, self.weights, *self._moments(digest)[:2])
+
+    def posterior_apart(self, digest: LatentDigest) -> LatentArms:
+        """The same without what all arms have in common."""
+        return apart(self.family, self.weights, *self._moments(digest))
+
+    def _moments(self, digest: LatentDigest) -> tuple[FloatArray, FloatArray, FloatArray]:
+        sites = digest.stats.sites_of(self.log_weights.size)
+        return self.spread.moments(sites, *self.mu_moments(digest.design))
+
+    def posterior_sample(self, digest: LatentDigest, rng: Rng) -> FloatArray:
+        """A draw of theta: a candidate, then mu, then theta."""
+        which = self._draw_candidate(rng)
+        mu = self._draw_mu(which, rng)
+        if digest.design is not None:
+            mu = digest.design.dot(mu)
+        sites = digest.stats.sites_of(self.log_weights.size)
+        return self.spread.sample(which, sites, mu, rng)
+
+    def share(
+        self,
+        *,
+        rows: FloatArray | None = None,  # noqa: ARG002
+        design: FloatArray | None = None,
+    ) -> FloatArray:
+        """Of what is not common to all arms, on the scale of theta. Not knowing the candidate is
+        not knowing the task prior."""
+        means, halves = self.mu_moments(self._phi(design))
+        weights = self.weights
+        squares = np.add.reduce(halves * halves, axis=-2)
+        together = np.add.reduce(np.add.reduce(halves, axis=-1) ** 2, axis=-1)
+        mu = apart(self.family, weights, means, squares, in_common(together, squares))
+        within = weights @ self.spread.own_variances(means.shape[-1])
+        return linalg.part_of(mu.eta_scale**2, within)
+
+    def prior_given(self, mu: ArrayLike, *, design: FloatArray | None = None) -> LatentBelief:
+        """P(·; mu) of the candidate mu[0] at mu[1:]; the index is not needed if there is one."""
+        which, mean = self.checked_mu(mu)
+        phi = self._phi(design)
+        mean = mean if phi is None else phi @ mean
+        cov = self.spread.covs(mean.size)[which]
+        factor = linalg.psd_factor(cov)[None]
+        return LatentBelief(self.family, np.zeros(1), mean[None], factor)
+
+    def with_arm(self, name: Arm | None, like: int) -> Self:
+        """One more arm at the end, with the prior (not the data) of arm `like`."""
+        if self.design is not None or isinstance(self.spread, Full):
+            raise ValueError("arms cannot be added where there is a design or a full task_cov")
+        names = grown_names(self.arms, name, like, self.n_arms)
+        count, p = self.meta_mean.shape
+        grow = np.append(np.arange(p), like)
+        means, covs = self.meta_mean[:, grow], self.meta_cov[:, grow][:, :, grow]
+        covs[:, -1, like] = covs[:, like, -1] = self._common(like)
+        high, low = (_padded(part.reshape(count, -1), p) for part in self.total)
+        frames = frames_of(means, covs)
+        changes = {"meta_mean": means, "meta_cov": covs, "frames": frames, "arms": names}
+        new = evolve(self, **changes, total=Sum(high, low))
+        mu = new.mu
+        halves = mu.halves()
+        cov = np.matmul(np.swapaxes(halves, -1, -2), halves)
+        old = self.anchor
+        return fill(new, anchor=new.anchor_at(old.number + 1, old.rewards, mu.means(halves), cov))
+
+    def refit(
+        self, tasks: Sequence[tuple[ArmSites, FloatArray | None]]
+    ) -> tuple[Self, list[ArmSites]]:
+        """With any Σ_0, learned from all tasks, which are given with their designs.
+
+        Only the meta-prior of the likeliest candidate is kept. Returns the new model, which has
+        absorbed all tasks, and their statistics with new sites.
+        """
+        best = int(self.log_posterior.argmax())
+        mean, cov = self.meta_mean[best], self.meta_cov[best]
+        log = gathered(self.family, mean, cov, tasks, self.design)
+        learned = learn_level(log, *self.spread.sizes(best))
+        if log.n.shape[1] > 1:
+            learned = learn_full(log, learned)
+        task_cov = learned.spread.covs(log.n.shape[1])
+        kept: dict[str, Any] = {"rewards": self.family.name, "design": self.design}
+        new = type(self)(mean, cov, task_cov=task_cov, arms=self.arms, **kept)
+        number, rewards = self.anchor.number + 1, float(log.n.sum())
+        fill(new, anchor=new.anchor_at(number, rewards, learned.mean[None], learned.cov[None]))
+        found = []
+        for i, (stats, design) in enumerate(tasks):
+            found.append(stats.with_sites(learned.sites[:, None, i].copy(), number))
+            new = new.absorb(new.digest(found[-1], design=design).message)
+        return new, found
+
+    def _common(self, arm: int) -> FloatArray:
+        """The covariance of this arm's mu with another's: the largest of them, or 0.
+
+        It is at least what the other arms say of both, and at most the variance: else the whole
+        is no covariance.
+        """
+        rest = np.delete(np.delete(self.meta_cov, arm, axis=1), arm, axis=2)
+        others = np.delete(self.meta_cov[:, arm], arm, axis=1)
+        told = np.einsum("ci,cij,cj->c", others, np.linalg.pinv(rest, hermitian=True), others)
+        most = np.maximum(others.max(axis=1, initial=0.0), told)
+        common: FloatArray = np.minimum(most, self.meta_cov[:, arm, arm])
+        return common
+
+    # files
+
+    def figures(self) -> dict[str, FloatArray]:
+        found = {"mean": self.meta_mean, "cov": self.meta_cov}
+        if isinstance(self.spread, Level):
+            found["task_scale"] = np.sqrt(self.spread.own[:, 0])
+            found["level_scale"] = np.sqrt(self.spread.shared[:, 0])
+        else:
+            found["task_cov"] = self.spread.covs(self.n_arms)
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        return super().to_dict() | {"arms": self.arms}
+
+
+def _check_reach(prior: LatentBelief) -> None:
+    """Raise where theta may be so far out that rewards are certain, or not finite."""
+    far = np.abs(prior.eta_mean).max()
+    if far > FARTHEST:
+        raise InvalidValue("mean", f"is on the scale of theta, within ±{FARTHEST:g}, got {far}")
+    wide = np.sqrt((prior.factor**2).sum(axis=-1)).max()
+    if wide > WIDEST:
+        raise InvalidValue(
+            "cov",
+            f"and the spread of tasks give theta a standard deviation of {wide}, more than "
+            f"{WIDEST:g}; a variance of 4 leaves every rate open",
+        )
+
+
+def _padded(total: FloatArray, p: int) -> FloatArray:
+    """A sum of messages with room for one more arm, before the last entry of x = (mu, 1)."""
+    old = total[:, :-1].reshape(-1, p + 1, p + 1)
+    new = np.zeros((len(old), p + 2, p + 2))
+    place = np.append(np.arange(p), p + 1)
+    new[:, place[:, None], place] = old
+    return np.concatenate([new.reshape(len(new), -1), total[:, -1:]], axis=1).ravel()
+
+
+def _spread(
+    task_scale: ArrayLike | None, level_scale: ArrayLike, task_cov: ArrayLike | None, dim: int
+) -> Level | Full:
+    if (task_scale is None) == (task_cov is None):
+        raise ValueError("give task_scale, the spread of tasks, or task_cov, a whole covariance")
+    if task_cov is not None:
+        if np.any(level_scale):
+            raise InvalidValue("level_scale", "is part of task_cov: add its square to every entry")
+        return Full.of(covariances_of("task_cov", task_cov, dim))
+    own = np.atleast_1d(checks.non_negative("task_scale", task_scale))
+    shared = np.atleast_1d(checks.non_negative("level_scale", level_scale))
+    for name, part in (("task_scale", own), ("level_scale", shared)):
+        if part.ndim != 1 or part.size == 0:
+            raise InvalidValue(name, f"is one number a candidate, got shape {part.shape}")
+        if part.max() > checks.HUGE:
+            raise InvalidValue(name, f"must be less than {checks.HUGE}, got {part.max()}")
+    return Level(own[:, None] ** 2, shared[:, None] ** 2)

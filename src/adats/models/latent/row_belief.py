@@ -1,0 +1,159 @@
+"""Beliefs over the coefficients theta of features, where eta = xᵀtheta is a link away."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from scipy.special import logsumexp
+
+from adats.models.core.belief import BeliefBase
+from adats.models.core.frozen import put
+from adats.models.core.types import Conditioned, FloatArray, IntArray, Rng
+from adats.models.core.weights import draw, softmax
+from adats.models.latent import full
+from adats.models.latent.belief import LatentArms
+from adats.models.latent.family import Family
+from adats.models.latent.row_stats import RowSites
+from adats.models.latent.sites import settled
+
+if TYPE_CHECKING:
+    from adats.models.latent.row_meta import LatentLinearMeta, RowDigest
+
+
+@dataclass(frozen=True, eq=False)
+class LatentRows(BeliefBase):
+    """theta ~ N(theta, FFᵀ) under each candidate, with log weights.
+
+    The reward of an arm with features a has the mean A'(aᵀtheta).
+    """
+
+    NAME: ClassVar[str] = "latent-linear"
+    family: Family
+    log_weights: FloatArray  # (candidates,)
+    theta: FloatArray  # (candidates, d)
+    factor: FloatArray  # (candidates, d, any)
+    which: IntArray  # the numbers of these candidates in the model
+    pending: FloatArray | None = None  # the Gram matrix of pulls that will come in as expected
+
+    @cached_property
+    def weights(self) -> FloatArray:
+        return softmax(self.log_weights)
+
+    @property
+    def mean(self) -> FloatArray:
+        """Of theta."""
+        mean: FloatArray = self.weights @ self.theta
+        return mean
+
+    @property
+    def cov(self) -> FloatArray:
+        gaps = self.theta - self.mean
+        each = np.matmul(self.factor, np.swapaxes(self.factor, -1, -2))
+        return np.tensordot(self.weights, each, 1) + (gaps.T * self.weights) @ gaps
+
+    @property
+    def scale(self) -> FloatArray:
+        """Standard deviation of each entry of theta."""
+        scale: FloatArray = np.sqrt(np.diagonal(self.cov))
+        return scale
+
+    def _etas(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Means and variances of eta for arms with these features, under each candidate."""
+        spread = np.matmul(rows, self.factor if self.pending is None else self._tight(rows))
+        return self.theta @ rows.T, np.add.reduce(spread * spread, axis=-1)
+
+    def _tight(self, rows: FloatArray) -> FloatArray:
+        """What is left of the factors after the pending pulls. How much a pull tells depends on
+        the rate of its arm, which the Gram matrix does not say: it is taken to be what a pull of
+        the arms at hand tells on average."""
+        assert self.pending is not None
+        told = float(self.family.variance(rows @ self.mean).mean())
+        half, _ = full.halves(full.square(self.factor), told * self.pending)
+        return np.swapaxes(half, -1, -2)
+
+    def at_rows(self, rows: FloatArray) -> LatentArms:
+        """Each arm by itself, with the mean and variance of its eta over all candidates."""
+        etas, variances = self._etas(rows)
+        mean = self.weights @ etas
+        variance = self.weights @ (variances + (etas - mean) ** 2)
+        return LatentArms(self.family, mean, np.sqrt(variance))
+
+    def rewards_at(self, rows: FloatArray, theta: FloatArray) -> FloatArray:
+        rewards: FloatArray = self.family.mean(super().rewards_at(rows, theta))
+        return rewards
+
+    def expected_rewards(self, rows: FloatArray) -> FloatArray:
+        etas, variances = self._etas(rows)
+        means: FloatArray = self.weights @ self.family.expected(etas, np.sqrt(variances))[0]
+        return means
+
+    def tightened(self, pending: FloatArray) -> "LatentRows":
+        """When pending pulls, with this Gram matrix, have come in as expected: the mean stays."""
+        return LatentRows(
+            self.family, self.log_weights, self.theta, self.factor, self.which, pending
+        )
+
+    def sample(self, rng: Rng) -> FloatArray:
+        theta: FloatArray = self.draws(1, rng)[0]
+        return theta
+
+    def draws(self, count: int, rng: Rng) -> FloatArray:
+        index = draw(np.tile(self.weights[:, None], count), rng)
+        z = rng.standard_normal((count, self.factor.shape[-1]))
+        theta: FloatArray = self.theta[index] + np.einsum("nij,nj->ni", self.factor[index], z)
+        return theta
+
+    def condition(self, stats: RowSites) -> "Conditioned[LatentRows]":
+        """By expectation propagation under this belief."""
+        factor = full.square(self.factor)
+        frozen = None if stats.frozen is None else stats.frozen[self.which]
+        prior = full.FullPrior(self.theta, factor, stats.rows, frozen)
+        start = np.zeros((3, len(self.theta), len(stats.rows)))
+        sites = settled(self.family, stats.table[0], stats.table[1], prior, start)
+        known = full.seen(sites, stats.rows, frozen)
+        half, diagonal = full.halves(factor, known.gram)
+        residual = known.shift - full.times(known.gram, self.theta)
+        step = full.times(half, residual)
+        theta = self.theta + full.times(np.swapaxes(half, -1, -2), step)
+        exponent = (self.theta * (known.shift + residual)).sum(axis=-1) + (step * step).sum(axis=-1)
+        logs = self.log_weights + known.log_s + 0.5 * (exponent - full.log_dets(diagonal))
+        evidence = float(logsumexp(logs) - logsumexp(self.log_weights)) - stats.log_base
+        new = LatentRows(self.family, logs, theta, np.swapaxes(half, -1, -2), self.which)
+        return Conditioned(evidence, new)
+
+
+class LatentRowsPosterior(LatentRows):
+    """The same belief in a task, drawn from without working out every candidate."""
+
+    meta: "LatentLinearMeta"
+    digest: "RowDigest"
+
+    def __init__(self, meta: "LatentLinearMeta", digest: "RowDigest") -> None:
+        put(self, "family", meta.family)
+        put(self, "meta", meta)
+        put(self, "digest", digest)
+        put(self, "pending", None)
+
+    def sample(self, rng: Rng) -> FloatArray:
+        return self.meta.posterior_sample(self.digest, rng)
+
+    @cached_property
+    def _joint(self) -> LatentRows:
+        return self.meta.posterior_joint(self.digest)
+
+    @property
+    def log_weights(self) -> FloatArray:
+        return self._joint.log_weights
+
+    @property
+    def theta(self) -> FloatArray:
+        return self._joint.theta
+
+    @property
+    def factor(self) -> FloatArray:
+        return self._joint.factor
+
+    @property
+    def which(self) -> IntArray:
+        return self._joint.which

@@ -1,0 +1,169 @@
+"""Gaussian sites: each arm's rewards as if they were one reading of its eta with Gaussian noise.
+
+Expectation propagation within a task. The likelihood of n pulls with the sum s of rewards becomes
+exp(log_s + b·eta - ½ w·eta²), with the mass, mean and variance of the true one under the cavity
+N(m, v), which is what is believed of eta without these pulls. Arrays end in (candidates, arms).
+"""
+
+from typing import Protocol
+
+import numpy as np
+
+from adats.models.core import checks
+from adats.models.core.types import FloatArray
+from adats.models.latent.family import Family
+
+WIDER = 1.2  # nodes reach further than those of a Gaussian: tails are heavier
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
+NODES = WIDER * _NODES
+LOG_WEIGHTS = np.log(_WEIGHTS * WIDER / np.sqrt(2 * np.pi)) + 0.5 * _NODES**2
+POWERS = np.stack([np.ones(NODES.size), NODES, NODES**2], axis=1)
+BASIS = np.concatenate([POWERS.T, LOG_WEIGHTS[None]])
+# nodes are laid anew if the mean is further off, or the variance less or more
+FAR, THIN, WIDE = 0.5**2, 0.5, 2.0
+NARROW = 1e-9
+NEWTON_STEPS = 100  # at most: mostly it needs five
+CLOSE = 0.05  # standard deviations from the mode: nearer is not needed
+SWEEPS, SETTLED = 24, 3e-3  # at most; until no cavity moves by more standard deviations
+DAMPED_FROM = 3  # sweeps: arms that share much would swing to and fro
+SMALLEST = 1e-300
+LARGEST_MEAN = 1e15  # of a reward: rates beyond are not told apart
+ROUND_OFF = 1e-6  # of fractional counts that were put in and taken out
+LEAST_VARIANCE = 1e-6  # of a cavity: what is known better needs no wider fit, and round-off grows
+
+
+class Prior(Protocol):
+    """What is believed of all eta of a task before its rewards: Gaussian, for each candidate."""
+
+    def cavities(self, sites: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance of each eta, from all sites but its own."""
+        ...
+
+    def cavity(self, sites: FloatArray, arm: int) -> tuple[FloatArray, FloatArray]:
+        """Those of one arm."""
+        ...
+
+
+def mode(family: Family, n: FloatArray, s: FloatArray, m: FloatArray, v: FloatArray) -> FloatArray:
+    """Where s·x - n·A(x) - (x - m)²/2v is largest, closely.
+
+    Newton's method, from the end of [m, what the rewards alone say] at which A'' is larger: it
+    then comes from one side and never overshoots.
+    """
+    least, most = 1 / LARGEST_MEAN, min(family.most, LARGEST_MEAN) * (1 - 1 / LARGEST_MEAN)
+    alone = family.eta(np.minimum(np.maximum(s / np.maximum(n, least), least), most))
+    top = family.steepest
+    low = np.minimum(np.maximum(m, alone), top)
+    if np.isfinite(top):
+        below = (top - m) / v + n * family.mean(top) > s
+        low = np.where(below, low, np.maximum(np.minimum(m, alone), top))
+    x: FloatArray = low
+    for _ in range(NEWTON_STEPS):
+        precision = 1.0 / v + n * family.variance(x)
+        step = ((m - x) / v + s - n * family.mean(x)) / precision
+        x = x + step
+        if (step * step * precision).max(initial=0.0) < CLOSE * CLOSE:
+            break
+    return x
+
+
+def fit(
+    family: Family,
+    n: FloatArray | float,
+    s: FloatArray | float,
+    m: FloatArray,
+    v: FloatArray,
+    centre: FloatArray,
+    sd: FloatArray,
+    found: FloatArray,
+) -> tuple[FloatArray, FloatArray]:
+    """Put w, b and log s into `found`: those with the moments of the cavity times the likelihood.
+
+    By Gauss-Hermite quadrature around a centre near the mode. Returns how far from the centre the
+    mean is, and the variance, both in units of sd.
+    """
+    precision = 1.0 / v
+    shift = m * precision
+    slope = shift + s
+    bend = -0.5 * precision
+    line = np.empty((*m.shape, 4))  # the log density but for A: coefficients of 1, t, t², a weight
+    line[..., 0] = (slope + bend * centre) * centre
+    line[..., 1] = (slope - precision * centre) * sd
+    line[..., 2] = bend * (sd * sd)
+    line[..., 3] = 1.0
+    logs = line.dot(BASIS)
+    normal = family.log_partition(centre[..., None] + sd[..., None] * NODES)
+    normal *= n if isinstance(n, float) else n[..., None]
+    logs -= normal
+    top = np.maximum.reduce(logs, axis=-1)
+    logs -= top[..., None]
+    mass = np.exp(logs, out=logs).dot(POWERS)
+    total = mass[..., 0]
+    first = mass[..., 1] / total
+    spread = np.maximum(mass[..., 2] / total - first * first, NARROW)
+    mean = centre + sd * first
+    tight = 1.0 / (spread * (sd * sd))
+    both = tight * mean
+    np.maximum(tight - precision, SMALLEST, out=found[0])  # log-concave: never negative
+    np.subtract(both, shift, out=found[1])
+    np.add(top + np.log(total / np.sqrt(spread)), -0.5 * mean * both, out=found[2])
+    return first, spread
+
+
+def tell(family: Family, n: float, s: float, prior: Prior, sites: FloatArray, arm: int) -> None:
+    """Put the site of one arm into `sites`, after its rewards have changed: n and s in all."""
+    own = sites[..., arm]
+    if n <= 0.0 or s < 0.0 or s > family.most * n:
+        check_counts(family, np.array([n]), np.array([s]))
+        if n <= 0.0:
+            own[...] = 0.0
+            return
+    m, v = prior.cavity(sites, arm)
+    variance = v / (1.0 + own[0] * v)
+    centre = variance * (m / v + own[1])
+    first, spread = fit(family, n, s, m, v, centre, np.sqrt(variance), own)
+    least, most = np.minimum.reduce(spread), np.maximum.reduce(spread)
+    if least < THIN or most > WIDE or np.maximum.reduce(first * first) > FAR:
+        _search(family, np.full(m.shape, n), np.full(m.shape, s), m, v, own)
+
+
+def check_counts(family: Family, n: FloatArray, s: FloatArray) -> None:
+    """Raise where more was taken out of pulls or rewards than had been put in."""
+    if (n < -ROUND_OFF).any():
+        raise ValueError("statistics of fewer than 0 pulls: more was taken out than put in")
+    slack = ROUND_OFF * (1.0 + np.abs(n))
+    if (s < -slack).any() or (s > min(family.most, checks.HUGE) * n + slack).any():
+        raise ValueError(f"rewards that sum to {s} in {n} pulls: others were taken out than put in")
+
+
+def settled(
+    family: Family, n: FloatArray, s: FloatArray, prior: Prior, sites: FloatArray
+) -> FloatArray:
+    """The sites of all arms, each right for its cavity, from any sites."""
+    check_counts(family, n, s)
+    seen = n > 0 if n.ndim == 1 else (n > 0).any(axis=tuple(range(n.ndim - 1)))
+    pulled = np.flatnonzero(seen)  # others have no site
+    shape = (*sites.shape[1:-1], pulled.size)
+    pulls, wins = np.broadcast_to(n[..., pulled], shape), np.broadcast_to(s[..., pulled], shape)
+    m, v = (part[..., pulled] for part in prior.cavities(sites))
+    for sweep in range(SWEEPS):
+        before, sites = sites, np.zeros(sites.shape)
+        found = np.empty((3, *shape))
+        _search(family, pulls, wins, m, v, found)
+        sites[..., pulled] = found if n.ndim == 1 else found * (pulls > 0)
+        if DAMPED_FROM <= sweep < SWEEPS - 1:
+            sites = 0.5 * (before + sites)
+        old = m
+        m, v = (part[..., pulled] for part in prior.cavities(sites))
+        if ((m - old) ** 2 / v).max(initial=0.0) < SETTLED**2:
+            break
+    return sites
+
+
+def _search(
+    family: Family, n: FloatArray, s: FloatArray, m: FloatArray, v: FloatArray, found: FloatArray
+) -> None:
+    """Put sites into `found` if it is not known where the mode is."""
+    centre = mode(family, n, s, m, v)
+    sd = 1.0 / np.sqrt(1.0 / v + n * family.variance(centre))
+    fit(family, n, s, m, v, centre, sd, found)
