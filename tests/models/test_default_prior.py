@@ -95,6 +95,7 @@ def regret(cls, kind, seed, tasks, rounds):
     return total
 
 
+@pytest.mark.heavy
 @pytest.mark.statistical
 @pytest.mark.parametrize("kind", PROBLEMS)
 def test_learning_the_prior_pays_in_later_tasks(kind):

@@ -170,6 +170,7 @@ def test_figures_have_a_number_and_a_rival_in_every_cell(written):
         assert f"{label_of(agent)}: regret / regret of the better rival" in words
 
 
+@pytest.mark.heavy
 def test_one_seed_gives_the_same_files_on_any_number_of_workers(written, tmp_path):
     reproduce("clicks", out=tmp_path, quick=True, runs=RUNS, seed=5, workers=2)
     for name in (*QUICK.file_names(), "report.md"):
@@ -250,6 +251,7 @@ def test_a_long_tail_is_seen():
 # The whole figure
 
 
+@pytest.mark.heavy
 def test_the_whole_grid_is_legible():
     outcomes = [
         made_up(GOOD if i % 3 else BAD, panel=p) for i, p in enumerate(CLICKS_EXPERIMENT.panels)

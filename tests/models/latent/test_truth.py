@@ -30,6 +30,7 @@ def test_polya_gamma_variables_have_their_moments_and_their_transform(n, z):
         assert abs(values.mean() - expected) < 4 * values.std() / np.sqrt(draws) + 1e-6 * expected
 
 
+@pytest.mark.heavy
 @pytest.mark.statistical
 def test_gibbs_and_importance_sampling_agree():
     wins = truth.draw_rewards("binary", PULLS, THETA, np.random.default_rng(3))
