@@ -6,7 +6,7 @@ import numpy as np
 
 from adats.models.core import checks
 from adats.models.core.stats import ArmStats
-from adats.models.core.types import FloatArray
+from adats.models.core.types import BoolArray, FloatArray
 
 
 class BinaryStats(ArmStats):
@@ -20,6 +20,10 @@ class BinaryStats(ArmStats):
         if value not in (0.0, 1.0):
             raise ValueError(f"a binary reward is 0 or 1, got {value}")
         return value
+
+    @classmethod
+    def are_rewards(cls, values: FloatArray) -> BoolArray:
+        return (values == 0.0) | (values == 1.0)
 
     @classmethod
     def counted(cls, pulls: Any, successes: Any) -> FloatArray:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from adats.models.core.linalg import times
 from adats.models.core.types import FloatArray, IntArray, Rng
 
 TINY, HUGE = 1e-300, 1e12
@@ -48,7 +49,10 @@ class BeliefBase(ABC):
         return None if chances is None else chances.item(arm)
 
     def rewards_at(self, rows: FloatArray, theta: FloatArray) -> FloatArray:
-        """The mean rewards of arms with these features under theta; many thetas are a row each."""
+        """The mean rewards of arms with these features under theta; many thetas are a row each,
+        and may have features of their own."""
+        if rows.ndim == 3:
+            return times(rows, theta)
         rewards: FloatArray = rows.dot(theta) if theta.ndim == 1 else theta @ rows.T
         return rewards
 

@@ -140,6 +140,12 @@ def condition(
     return Gaussian(mean, half, half.dot(residual), lower, shift, residual)
 
 
+def times(matrices: FloatArray, vectors: FloatArray) -> FloatArray:
+    """A matrix times a vector, of each of a stack."""
+    product: FloatArray = np.matmul(matrices, vectors[..., None])[..., 0]
+    return product
+
+
 def lower_factors(inner: FloatArray) -> FloatArray:
     """C with C Cᵀ = inner, of each of a stack: eigenvalues are at least 1 but for round-off."""
     try:

@@ -22,7 +22,9 @@ class Stats(Protocol):
     `check_reward` raises for a reward that this kind cannot have; `REWARDS_ADD` says whether the
     sum of two is one. `arm_pulls` are those of each arm, None where arms are rows of features.
     `pending_shape` is that of the array which counts pulls without a reward: one number an arm, or
-    a Gram matrix. `add_counts` takes so many pulls and the sum of their rewards, and raises where
+    a Gram matrix. Of many tasks at once the flat statistics are rows: `add_many` adds to the rows
+    numbered `at` what was pulled there, with its `sums`, a column a reward, which `sums_of` gives
+    for rewards that `are_rewards`. `add_counts` takes so many pulls and the sum of their rewards, and raises where
     single rewards have to be known. `grow` makes room for arms that were added. `dwarfed_by` says
     whether so little is left beside what was taken out that it is round-off.
     """
@@ -44,6 +46,14 @@ class Stats(Protocol):
     def pending_shape(self) -> tuple[int, ...]: ...
     def grow(self, arms: int) -> Self: ...
     def dwarfed_by(self, out: Self, factor: float) -> bool: ...
+    @classmethod
+    def are_rewards(cls, values: FloatArray) -> BoolArray: ...
+    @classmethod
+    def sums_of(cls, rewards: FloatArray) -> FloatArray: ...
+    @classmethod
+    def add_many(
+        cls, rows: FloatArray, at: IntArray, actions: Any, sums: FloatArray
+    ) -> None: ...
 
 
 B = TypeVar("B", covariant=True)
@@ -117,6 +127,15 @@ class Digest(Protocol[S_co]):
     def message(self) -> FloatArray: ...
 
 
+class Digests(Protocol):
+    """Many tasks' statistics, worked out, with their messages: a row a task."""
+
+    @property
+    def rows(self) -> FloatArray: ...
+    @property
+    def messages(self) -> FloatArray: ...
+
+
 S = TypeVar("S")
 D = TypeVar("D")
 
@@ -138,6 +157,11 @@ class MetaBeliefOf(Protocol[S, D, B]):
     it back. `share` is the part of each arm's variance in a new task that is due to the unknown
     task prior. `refit` takes the statistics and the design of every task, for models that learn
     their spreads from all of them at once.
+
+    Of many tasks at once the statistics are rows of `row_size` numbers, which is 0 where they have
+    no fixed size; `row_of` makes one. `digest_many` and `posterior_many` are as `digest` and
+    `posterior`, with a first axis for the task; digests that are approximate are found anew if
+    they are not `kept`.
 
     Where digests are approximate they may become stale: `RENEWS` says so. `renewed` is the belief
     of the next `generation`, if it is time for that, and `replace_task` looks after it by itself.
@@ -173,6 +197,12 @@ class MetaBeliefOf(Protocol[S, D, B]):
     def renewed(self) -> Self: ...
     def is_stale(self, stats: S) -> bool: ...
     def generation_of(self, stats: S) -> int | None: ...
+    @property
+    def row_size(self) -> int: ...
+    def row_of(self, stats: S) -> FloatArray: ...
+    def digest_many(self, rows: FloatArray, *, kept: bool = True) -> Digests: ...
+    def posterior_many(self, digests: Any) -> Any: ...
+    def stale_rows(self, rows: FloatArray) -> BoolArray: ...
     def sums(self) -> FloatArray: ...
     def with_sums(self, values: FloatArray) -> Self: ...
     def log_evidence(self) -> float: ...

@@ -4,10 +4,11 @@ import math
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.special import gammaln
 
 from adats.models.core import checks
 from adats.models.core.stats import ArmStats
-from adats.models.core.types import FloatArray
+from adats.models.core.types import BoolArray, FloatArray
 
 
 class PositiveStats(ArmStats):
@@ -19,6 +20,10 @@ class PositiveStats(ArmStats):
         if value < 0:
             raise ValueError(f"a reward of this model is not negative, got {value}")
         return value
+
+    @classmethod
+    def are_rewards(cls, values: FloatArray) -> BoolArray:
+        return super().are_rewards(values) & (values >= 0)
 
 
 class CountStats(ArmStats):
@@ -42,6 +47,14 @@ class CountStats(ArmStats):
     def count_reward(table: FloatArray, arm: int, value: float) -> None:
         ArmStats.count_reward(table, arm, value)
         table[3, arm] += math.lgamma(value + 1.0)
+
+    @classmethod
+    def are_rewards(cls, values: FloatArray) -> BoolArray:
+        return super().are_rewards(values) & (values >= 0) & (values == np.floor(values))
+
+    @classmethod
+    def sums_of(cls, rewards: FloatArray) -> FloatArray:
+        return np.concatenate([super().sums_of(rewards), gammaln(rewards + 1.0)[None]])
 
     @classmethod
     def counted(cls, pulls: Any, successes: Any) -> FloatArray:

@@ -10,6 +10,7 @@ from typing import NamedTuple, Self, cast
 import numpy as np
 
 from adats.models.core import linalg
+from adats.models.core.linalg import times
 from adats.models.core.types import FloatArray, Rng
 from adats.models.latent.level import in_common
 from adats.models.latent.sites import LEAST_VARIANCE
@@ -84,11 +85,6 @@ def covariances(factor: FloatArray, gram: FloatArray) -> tuple[FloatArray, Float
     """S = (Σ⁻¹ + G̃)⁻¹ with FFᵀ = Σ, and log det(I + FᵀG̃F)."""
     half, diagonal = halves(factor, gram)
     return np.matmul(np.swapaxes(half, -1, -2), half), log_dets(diagonal)
-
-
-def times(matrix: FloatArray, vector: FloatArray) -> FloatArray:
-    product: FloatArray = np.matmul(matrix, vector[..., None])[..., 0]
-    return product
 
 
 def terms(factor: FloatArray, known: Seen) -> FloatArray:
