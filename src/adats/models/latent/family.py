@@ -66,8 +66,9 @@ def bernoulli_expected(mean: FloatArray, scale: FloatArray) -> tuple[FloatArray,
     nodes, weights = (FEW_NODES, FEW_WEIGHTS) if few else (NODES, WEIGHTS)
     rates = expit(mean[..., None] + scale[..., None] * nodes)
     first = rates @ weights
-    second = (rates * rates) @ weights
-    return first, np.sqrt(np.maximum(second - first**2, 0.0))
+    rates -= first[..., None]
+    rates *= rates
+    return first, np.sqrt(rates @ weights)
 
 
 def poisson_mean(eta: Any) -> Any:
