@@ -20,7 +20,8 @@ def psd_factor(cov: FloatArray) -> FloatArray:
 
 def psd_factors(cov: FloatArray) -> FloatArray:
     """As `psd_factor`, of each of a stack."""
-    return np.stack([psd_factor(one) for one in cov])
+    flat = cov.reshape(-1, *cov.shape[-2:])
+    return np.stack([psd_factor(one) for one in flat]).reshape(cov.shape)
 
 
 def psd_inverse(cov: FloatArray) -> tuple[FloatArray, float]:

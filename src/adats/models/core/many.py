@@ -1,30 +1,34 @@
 """Many tasks at once: their statistics are rows of numbers, one task each."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from adats.models.core.belief import BeliefBase
 from adats.models.core.draws import Draws
-from adats.models.core.types import Belief, Digest, FloatArray, IntArray
+from adats.models.core.types import Digest, FloatArray, IntArray
 
 
 class EachDigest(Sequence[Digest[Any]]):
-    """Digests one by one, for models that have no faster way."""
+    """Digests one by one, each when it is asked for: for models that have no faster way."""
 
-    def __init__(self, parts: Sequence[Digest[Any]], rows: FloatArray) -> None:
-        self.parts, self.rows = parts, rows
+    def __init__(self, digest: Callable[[FloatArray], Digest[Any]], rows: FloatArray) -> None:
+        self._digest, self.rows = digest, rows
 
     def __len__(self) -> int:
-        return len(self.parts)
+        return len(self.rows)
 
     def __getitem__(self, index: Any) -> Any:
-        return self.parts[index]
+        return self._digest(self.rows[index])
 
     @property
     def messages(self) -> FloatArray:
-        return np.array([part.message for part in self.parts])
+        return np.array([part.message for part in self])
+
+    @property
+    def message_sum(self) -> FloatArray:
+        return summed(self.messages)
 
 
 class EachBelief(BeliefBase):
@@ -32,21 +36,58 @@ class EachBelief(BeliefBase):
 
     NAME: ClassVar[str] = "each"
 
-    def __init__(self, parts: Sequence[Belief]) -> None:
+    def __init__(self, parts: Sequence[Any]) -> None:
         self.parts = parts
+        self.FAR_CAUTION, self.FAR_TASKS = parts[0].FAR_CAUTION, parts[0].FAR_TASKS  # type: ignore[misc]
+
+    def _stack(self, ask: Callable[..., Any], *rest: Any) -> FloatArray:
+        return np.stack([ask(*one) for one in zip(self.parts, *rest, strict=True)])
+
+    def _each(self, ask: Callable[..., Any], *rest: Any) -> "EachBelief":
+        return EachBelief([ask(*one) for one in zip(self.parts, *rest, strict=True)])
 
     @property
     def mean(self) -> FloatArray:
-        return np.stack([part.mean for part in self.parts])
+        return self._stack(lambda part: part.mean)
 
     @property
     def scale(self) -> FloatArray:
-        return np.stack([part.scale for part in self.parts])
+        return self._stack(lambda part: part.scale)
 
-    def sample(self, rng: Any) -> FloatArray:
-        draws: Draws = rng
-        parts = enumerate(self.parts)
-        return np.stack([part.sample(draws.generator(i)) for i, part in parts])
+    @property
+    def variance_ratio(self) -> FloatArray:
+        return self._stack(lambda part: part.variance_ratio)
+
+    @property
+    def apart(self) -> "EachBelief":
+        return self._each(lambda part: part.apart)
+
+    def tightened(self, pending: FloatArray) -> "EachBelief":
+        return self._each(lambda part, one: part.tightened(one), pending)
+
+    def at_rows(self, rows: FloatArray) -> "EachBelief":
+        return self._each(lambda part, one: part.at_rows(one), self._rows_of_each(rows))
+
+    def expected_rewards(self, rows: FloatArray) -> FloatArray:
+        each = self._rows_of_each(rows)
+        return self._stack(lambda part, one: part.expected_rewards(one), each)
+
+    def _rows_of_each(self, rows: FloatArray) -> FloatArray:
+        return np.broadcast_to(rows, (len(self.parts), *rows.shape[-2:]))
+
+    def upper(self, z: FloatArray | float) -> FloatArray:
+        levels = np.broadcast_to(z, self.mean.shape)
+        return self._stack(lambda part, level: part.upper(level), levels)
+
+    def sample(self, rng: Draws) -> FloatArray:  # type: ignore[override]
+        numbers = range(len(self.parts))
+        return self._stack(lambda part, i: part.sample(rng.generator(i)), numbers)
+
+
+def summed(messages: FloatArray) -> FloatArray:
+    """The sum of many tasks' messages."""
+    total: FloatArray = np.add.reduce(messages, axis=0)
+    return total
 
 
 def add_to_rows(rows: FloatArray, at: IntArray, more: FloatArray) -> None:

@@ -98,7 +98,7 @@ class MetaBase(ABC, Generic[S, D]):
     def digest_many(self, rows: FloatArray, *, kept: bool = True) -> Any:  # noqa: ARG002
         """The statistics of many tasks, a row each, worked out."""
         kind: Any = type(self.empty())
-        return EachDigest([self.digest(kind.from_flat(row)) for row in rows], rows)
+        return EachDigest(lambda row: self.digest(kind.from_flat(row)), rows)
 
     def posterior_many(self, digests: Any) -> Any:
         """Of theta in each of many tasks, whose messages are in the total."""

@@ -12,6 +12,7 @@ from adats.models.core import checks
 from adats.models.core.errors import InvalidValue
 from adats.models.core.frozen import fill, put, unchecked
 from adats.models.core.linalg import part_of
+from adats.models.core.many import summed
 from adats.models.core.meta import MetaBase
 from adats.models.core.names import arm_names, grown_names, no_design
 from adats.models.core.registry import register
@@ -120,6 +121,10 @@ class GaussianDigests(NamedTuple):
     def messages(self) -> FloatArray:
         m, h, grown, base, fit = arm_digest(*self.sums, *self.scales.constants)
         return np.concatenate([m, h, -0.5 * (base + np.log(grown) + fit)], axis=1)
+
+    @property
+    def message_sum(self) -> FloatArray:
+        return summed(self.messages)
 
     @property
     def keep(self) -> FloatArray:

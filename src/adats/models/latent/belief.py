@@ -10,6 +10,7 @@ from scipy.special import logsumexp, ndtr, ndtri
 
 from adats.models.core import linalg
 from adats.models.core.belief import BeliefBase
+from adats.models.core.draws import Draws
 from adats.models.core.frozen import put
 from adats.models.core.types import BoolArray, Conditioned, FloatArray, IntArray, Rng
 from adats.models.core.weights import draw, softmax
@@ -43,7 +44,7 @@ def matched(
 ) -> "LatentArms":
     """Every arm by itself, with the mean and variance of eta over all candidates."""
     mean = weights @ means
-    variance = weights @ (variances + (means - mean) ** 2)
+    variance = weights @ (variances + (means - mean[..., None, :]) ** 2)
     return LatentArms(family, mean, np.sqrt(variance))
 
 
@@ -56,7 +57,8 @@ def apart(
 ) -> "LatentArms":
     """As `matched`, without what all arms have in common: what is left is how they differ."""
     shifts = means.mean(axis=-1, keepdims=True)
-    return matched(family, weights, means - shifts + weights @ shifts, variances - common)
+    centre = (weights @ shifts)[..., None, :]
+    return matched(family, weights, means - shifts + centre, variances - common)
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,3 +289,45 @@ class LatentPosterior(LatentBelief):
     @property
     def factor(self) -> FloatArray:
         return self._joint.factor
+
+
+class LatentPosteriors(BeliefBase):
+    """Beliefs over many tasks; what is asked of them has a first axis for the task."""
+
+    NAME: ClassVar[str] = "latent"
+    FAR_CAUTION: ClassVar[float] = FAR_CAUTION
+    FAR_TASKS: ClassVar[int] = FAR_TASKS
+
+    def __init__(self, meta: Any, digests: Any) -> None:
+        self._meta, self._digests = meta, digests
+
+    def sample(self, rng: Draws) -> FloatArray:  # type: ignore[override]
+        drawn: FloatArray = self._meta.family.mean(self._meta.sample_many(self._digests, rng))
+        return drawn
+
+    @cached_property
+    def _moments(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Means and variances of eta under every candidate, and what arms have in common."""
+        moments: tuple[FloatArray, FloatArray, FloatArray] = self._meta.moments_many(self._digests)
+        return moments
+
+    @cached_property
+    def apart(self) -> LatentArms:
+        """As indices compare arms: without what all of them have in common."""
+        return apart(self._meta.family, self._meta.weights, *self._moments)
+
+    @cached_property
+    def _rates(self) -> tuple[FloatArray, FloatArray]:
+        means, variances, _ = self._moments
+        first, sd = self._meta.family.expected(means, np.sqrt(variances))
+        weights = self._meta.weights
+        mean = weights @ first
+        return mean, np.sqrt(weights @ (sd**2 + (first - mean[:, None]) ** 2))
+
+    @property
+    def mean(self) -> FloatArray:
+        return self._rates[0]
+
+    @property
+    def scale(self) -> FloatArray:
+        return self._rates[1]

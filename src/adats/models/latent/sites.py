@@ -127,6 +127,55 @@ def tell(family: Family, n: float, s: float, prior: Prior, sites: FloatArray, ar
         _search(family, np.full(m.shape, n), np.full(m.shape, s), m, v, own)
 
 
+def settled_many(
+    family: Family, n: FloatArray, s: FloatArray, prior: Prior, sites: FloatArray
+) -> FloatArray:
+    """As `settled`, of many tasks (the first axis of n and s, the second of the sites), one arm
+    after another and only in the tasks that pulled it."""
+    check_counts(family, n, s)
+    sites = np.where(n[:, None] > 0, sites, 0.0)
+    moving = np.arange(len(n))  # tasks
+    for _ in range(SWEEPS):
+        moved = np.zeros(len(n))
+        for arm in range(n.shape[1]):
+            some = moving[n[moving, arm] > 0]
+            if some.size == 0:
+                continue
+            own = sites[:, some]
+            before = own[:2, ..., arm].copy()
+            m, v = tell_many(family, n[some, arm], s[some, arm], prior, own, arm)
+            sites[..., arm][:, some] = own[..., arm]
+            tight = own[0, ..., arm] + 1.0 / v
+            change = own[1, ..., arm] - before[1]
+            change -= (own[0, ..., arm] - before[0]) * (m / v + own[1, ..., arm]) / tight
+            moved[some] = np.maximum(moved[some], (change * change / tight).max(axis=-1))
+        several = (n[moving] > 0).sum(axis=1) > 1  # one arm alone has its site at once
+        moving = moving[several & (moved[moving] >= SETTLED**2)]
+        if moving.size == 0:
+            break
+    return sites
+
+
+def tell_many(
+    family: Family, n: FloatArray, s: FloatArray, prior: Prior, sites: FloatArray, arm: int
+) -> tuple[FloatArray, FloatArray]:
+    """As `tell`, of one arm in many tasks; gives the cavities, mean and variance."""
+    own = sites[..., arm]
+    m, v = prior.cavity(sites, arm)
+    variance = v / (1.0 + own[0] * v)
+    centre = variance * (m / v + own[1])
+    found = np.empty(own.shape)
+    first, spread = fit(family, n[:, None], s[:, None], m, v, centre, np.sqrt(variance), found)
+    off = (spread < THIN) | (spread > WIDE) | (first * first > FAR)
+    if off.any():
+        pulls, wins = (np.broadcast_to(part[:, None], m.shape)[off] for part in (n, s))
+        some = np.empty((3, pulls.size))
+        _search(family, pulls, wins, m[off], v[off], some)
+        found[:, off] = some
+    own[...] = found
+    return m, v
+
+
 def check_counts(family: Family, n: FloatArray, s: FloatArray) -> None:
     """Raise where more was taken out of pulls or rewards than had been put in."""
     if (n < -ROUND_OFF).any():

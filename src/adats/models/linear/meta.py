@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from adats.models.core import checks, linalg
 from adats.models.core.errors import InvalidValue
 from adats.models.core.frozen import evolve, fill, put
+from adats.models.core.many import summed
 from adats.models.core.meta import MetaBase
 from adats.models.core.registry import register
 from adats.models.core.sums import Sum
@@ -59,6 +60,10 @@ class LinearDigests(NamedTuple):
         if meta.design is not None:
             m, h = np.matmul(meta.design.T, np.matmul(m, meta.design)), h @ meta.design
         return np.concatenate([m.reshape(len(m), -1), h, c[:, None]], axis=1)
+
+    @property
+    def message_sum(self) -> FloatArray:
+        return summed(self.messages)
 
 
 class _Undesigned(NamedTuple):
