@@ -32,6 +32,11 @@ class PriorSource:
         prior: Belief = self.prior(meta, state.mu, state.design)
         return prior.condition(state.stats).belief
 
+    def posterior_many(self, meta: MetaBelief, rows: FloatArray) -> Any:
+        """Of theta in many tasks, whose statistics are rows; None: only one by one."""
+        prior: Any = self.prior(meta, None)
+        return prior.updated_many(rows)
+
     def with_arm(self, meta: MetaBelief, name: Arm | None, like: int) -> MetaBelief:
         return meta.with_arm(name, like)
 
@@ -54,6 +59,9 @@ class Marginal(PriorSource):
         digest = state.digest
         return meta.posterior(state.digested(meta) if digest is None else digest)
 
+    def posterior_many(self, meta: MetaBelief, rows: FloatArray) -> Any:
+        return meta.posterior_many(meta.digest_many(rows))
+
 
 class Fixed(PriorSource):
     """TS: every task starts from the same prior, and none teaches another."""
@@ -69,6 +77,9 @@ class Drawn(PriorSource):
 
     def prior(self, meta: MetaBelief, mu: Mu, design: Design = None) -> Any:
         return meta.prior_given(cast(FloatArray, mu), design=design)
+
+    def posterior_many(self, meta: MetaBelief, rows: FloatArray) -> None:  # noqa: ARG002
+        """Every task has a prior of its own."""
 
     def grown_draw(self, meta: MetaBelief, mu: Mu, rng: Rng) -> Mu:
         """The part for the new arm is drawn now, from its marginal."""

@@ -13,6 +13,7 @@ class BinaryStats(ArmStats):
     """Statistics of rewards that are 0 or 1."""
 
     REWARDS_ADD: ClassVar[bool] = False
+    WHOLE_REWARDS: ClassVar[bool] = True
 
     @classmethod
     def check_reward(cls, reward: Any) -> float:

@@ -15,6 +15,7 @@ from adats.models.core.errors import FileFormatError
 from adats.models.core.types import FloatArray
 
 VERSION = 1
+READ = (1, 2)  # versions; 2 has what 1 has, and more
 DAMAGED = (
     KeyError,
     TypeError,
@@ -48,9 +49,14 @@ def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 def write_npz(
-    path: str | os.PathLike[str], kind: str, header: dict[str, Any], arrays: dict[str, Any]
+    path: str | os.PathLike[str],
+    kind: str,
+    header: dict[str, Any],
+    arrays: dict[str, Any],
+    *,
+    version: int = VERSION,
 ) -> None:
-    text = json.dumps({"format": kind, "version": VERSION, **header}, allow_nan=False)
+    text = json.dumps({"format": kind, "version": version, **header}, allow_nan=False)
     head = np.frombuffer(text.encode(), dtype=np.uint8)
     write_whole(path, lambda file: np.savez(file, header=head, **arrays))
 
@@ -73,9 +79,10 @@ def read_npz(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], d
 def check_kind(path: str | os.PathLike[str], header: Any, kind: str) -> None:
     if not isinstance(header, dict) or header.get("format") != kind:
         raise FileFormatError(f"{os.fspath(path)} is not an {kind} file")
-    if header.get("version") != VERSION:
+    if header.get("version") not in READ:
         raise FileFormatError(
-            f"{os.fspath(path)} has version {header.get('version')!r}; this adats reads {VERSION}"
+            f"{os.fspath(path)} has version {header.get('version')!r}; this adats reads "
+            f"{' and '.join(map(str, READ))}"
         )
 
 

@@ -117,6 +117,10 @@ class MetaBase(ABC, Generic[S, D]):
         """The same belief of the next generation, if it is time for that."""
         return self
 
+    def renewed_if_moved(self) -> Self:
+        """The same after a batch: of the next generation, if that much has been learned."""
+        return self
+
     def is_stale(self, stats: S) -> bool:  # noqa: ARG002
         """Whether a task with these statistics had better be digested anew (`replace_task`)."""
         return False

@@ -40,6 +40,7 @@ class ArmStats:
     table: FloatArray  # one row a statistic, one column an arm
     ROWS: ClassVar[int] = 3
     REWARDS_ADD: ClassVar[bool] = True  # whether the sum of two rewards is one too
+    WHOLE_REWARDS: ClassVar[bool] = False  # whether rewards are whole numbers
 
     @classmethod
     def zeros(cls, arms: int) -> Self:

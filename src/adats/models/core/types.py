@@ -30,6 +30,7 @@ class Stats(Protocol):
     """
 
     REWARDS_ADD: ClassVar[bool]
+    WHOLE_REWARDS: ClassVar[bool]
 
     def add(self, action: Any, reward: Any) -> Self: ...
     def add_counts(self, action: Any, pulls: Any, successes: Any) -> Self: ...
@@ -166,7 +167,8 @@ class MetaBeliefOf(Protocol[S, D, B]):
     they are not `kept`.
 
     Where digests are approximate they may become stale: `RENEWS` says so. `renewed` is the belief
-    of the next `generation`, if it is time for that, and `replace_task` looks after it by itself.
+    of the next `generation`, if it is time for that, and `replace_task` looks after it by itself;
+    `renewed_if_moved` is for after a batch.
     `is_stale` asks about a task, which then had better be digested anew: by `replace_task`, with
     nothing changed. `generation_of` is that in which it was digested; None if that cannot become
     stale.
@@ -197,6 +199,7 @@ class MetaBeliefOf(Protocol[S, D, B]):
     @property
     def generation(self) -> int: ...
     def renewed(self) -> Self: ...
+    def renewed_if_moved(self) -> Self: ...
     def is_stale(self, stats: S) -> bool: ...
     def generation_of(self, stats: S) -> int | None: ...
     @property

@@ -30,6 +30,7 @@ class CountStats(ArmStats):
     """Statistics of counts; the fourth row sums log y!, which the Poisson evidence needs."""
 
     ROWS: ClassVar[int] = 4
+    WHOLE_REWARDS: ClassVar[bool] = True
 
     @property
     def log_factorial(self) -> FloatArray:

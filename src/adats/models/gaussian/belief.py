@@ -12,8 +12,8 @@ from adats.models.core import checks
 from adats.models.core.frozen import fill, put
 from adats.models.core.product import ProductArms
 from adats.models.core.quadrature import Density
-from adats.models.core.types import FloatArray, IntArray, N, Rng
-from adats.models.gaussian.chances import best_gaussian, chance_gaussian
+from adats.models.core.types import BoolArray, FloatArray, IntArray, N, Rng
+from adats.models.gaussian.chances import best_gaussian, chance_gaussian, chances_gaussian
 
 LOG_2PI = math.log(2 * math.pi)
 
@@ -88,6 +88,9 @@ class GaussianArms(ProductArms):
         if arms is None:
             return chance_gaussian(self.mean, self.scale, arm)
         return chance_gaussian(self.mean[arms], self.scale[arms], arm)
+
+    def best_chance_many(self, arms: IntArray, allowed: BoolArray | None) -> FloatArray:
+        return chances_gaussian(self.mean, self.scale, arms, allowed)
 
     def stack_chances(self, weights: FloatArray, separate: bool) -> FloatArray | None:
         if separate:

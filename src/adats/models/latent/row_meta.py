@@ -99,6 +99,11 @@ class LatentLinearMeta(LatentBase[RowSites, RowDigest]):
     def n_candidates(self) -> int:
         return self.log_weights.size * self.n_features if self.log_weights.size > 1 else 0
 
+    @property
+    def row_size(self) -> int:
+        """A task's rows may be many or few."""
+        return 0
+
     def _spread_of(self, dim: int) -> Full:
         """Σ_0 in a task whose theta has so many entries."""
         if dim == self.n_features:

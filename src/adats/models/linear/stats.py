@@ -26,6 +26,7 @@ class LinearStats:
     n: float
     moments: FloatArray
     REWARDS_ADD: ClassVar[bool] = True
+    WHOLE_REWARDS: ClassVar[bool] = False
 
     @classmethod
     def zeros(cls, dim: int) -> Self:
