@@ -16,8 +16,8 @@ from adats.models.core.draws import Draws
 from adats.models.core.errors import FinishedTask
 from adats.models.core.types import BoolArray, FloatArray, IntArray, MetaBelief, Task
 
-NUMBERS = 1 << 19  # in the statistics of so many tasks as are worked out at a time
-MOST_TASKS = 8192  # at a time
+NUMBERS = 1 << 18  # in the statistics of so many tasks as are decided for at a time
+MOST_TASKS = 16384  # at a time
 RENEWALS = 4  # of all digests, at most, after a batch
 Tasks = list[Task] | IntArray
 
@@ -48,9 +48,8 @@ class Rewards(NamedTuple):
     decided: BoolArray  # whether each is of a decision
 
 
-def chunks(tasks: int, width: int) -> Iterator[slice]:
-    """Slices of as many tasks as fit a processor's cache."""
-    size = min(max(NUMBERS // max(width, 1), 64), MOST_TASKS)
+def chunks(tasks: int, size: int = MOST_TASKS) -> Iterator[slice]:
+    """Slices of so many tasks."""
     return (slice(i, min(i + size, tasks)) for i in range(0, tasks, size))
 
 
@@ -189,9 +188,9 @@ def decide_many(
     actions = np.empty(at.size, dtype=np.intp)
     chances = np.empty(at.size) if request.propensities else None
     rounds = passes(at) if setup.counts_pending else [np.arange(at.size)]
-    width = book.layout.stats * (4 if setup.rule.samples else 16)
+    size = max(NUMBERS // book.layout.stats, 64)  # what a processor's cache can hold
     for places in rounds:
-        for part in chunks(places.size, width):
+        for part in chunks(places.size, size):
             some = places[part]
             chosen, chance = choose_many(setup, meta, _at(book, at, request, some), rng.take(some))
             actions[some] = chosen
@@ -319,7 +318,7 @@ def learn_many(
         starts = np.searchsorted(place[order], np.arange(touched.size + 1))
         stats = layout.slices[0]
         found, grown = [], meta
-        for part in chunks(touched.size, 2 * layout.stats):
+        for part in chunks(touched.size):
             some = order[starts[part.start] : starts[part.stop]]
             rows = np.ascontiguousarray(book.array[touched[part], stats])
             new = rows.copy()
@@ -368,7 +367,7 @@ def _brought_up_to_date(
         if meta.generation == generation:
             break
         rows = np.concatenate([touched, np.setdiff1d(book.row_numbers(), touched)])
-        for part in chunks(min(most, rows.size), 2 * book.layout.stats):
+        for part in chunks(min(most, rows.size)):
             some = rows[part]
             old = np.ascontiguousarray(book.array[some, stats])
             stale = meta.stale_rows(old)

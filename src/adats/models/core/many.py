@@ -95,3 +95,11 @@ def add_to_rows(rows: FloatArray, at: IntArray, more: FloatArray) -> None:
     order = at.argsort(kind="stable")
     found, starts = np.unique(at[order], return_index=True)
     rows[found] += more[order] if found.size == at.size else np.add.reduceat(more[order], starts)
+
+
+def same_rows(rows: FloatArray) -> tuple[FloatArray, IntArray]:
+    """The different ones among the rows, and for each row which of them it is."""
+    clean = np.ascontiguousarray(rows + 0.0)  # no zero is negative: equal rows have equal bits
+    whole = clean.view(np.dtype((np.void, clean.itemsize * clean.shape[1])))[:, 0]
+    _, first, place = np.unique(whole, return_index=True, return_inverse=True)
+    return clean[first], place

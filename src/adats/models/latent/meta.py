@@ -16,6 +16,7 @@ from adats.models.core import checks, linalg
 from adats.models.core.draws import Draws
 from adats.models.core.errors import InvalidValue
 from adats.models.core.frozen import evolve, fill
+from adats.models.core.many import same_rows
 from adats.models.core.names import arm_names, grown_names
 from adats.models.core.registry import register
 from adats.models.core.sums import Sum
@@ -260,18 +261,21 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         )
 
     def digest_many(self, rows: FloatArray, *, kept: bool = True) -> LatentDigests:
-        """With the sites that the rows have, if they are kept; else with new ones."""
-        digests = LatentDigests(rows, self)
+        """With the sites that the rows have, if they are kept; else with new ones, which are the
+        same in tasks with the same counts."""
         if kept:
-            return digests
-        n, s = digests.table[:2]
-        prior = self.anchor.prior
+            return LatentDigests(rows, self)
+        counts, arms = 2 * self.n_arms, self.n_arms
+        tables, place = same_rows(rows[:, :counts])
+        n, s = tables[:, :arms], tables[:, arms:]
+        prior, start = self.anchor.prior, np.zeros((3, len(n), self.log_weights.size, arms))
         if isinstance(self.spread, Level):
-            sites = ep.settled_many(self.family, n, s, prior, digests.sites)
+            sites = ep.settled_many(self.family, n, s, prior, start)
         else:
-            sites = ep.settled(self.family, n[:, None], s[:, None], prior, digests.sites)
+            sites = ep.settled(self.family, n[:, None], s[:, None], prior, start)
         new = rows.copy()
-        new[:, -2 - sites[:, 0].size : -2] = np.moveaxis(sites, 0, 1).reshape(len(rows), -1)
+        size = sites[:, 0].size
+        new[:, -2 - size : -2] = np.moveaxis(sites, 0, 1).reshape(len(n), size)[place]
         new[:, -2] = self.anchor.number
         return LatentDigests(new, self)
 
