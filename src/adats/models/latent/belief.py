@@ -233,7 +233,7 @@ class LatentBelief(BeliefBase):
         prior = full.FullPrior(self.eta_mean, full.square(self.factor), None)
         n, s = stats.table[0], stats.table[1]
         sites = settled(self.family, n, s, prior, np.zeros((3, *self.eta_mean.shape)))
-        known = full.seen(sites, None)
+        known = full.site_sums(sites, None)
         cov, log_det = full.covariances(prior.factor, known.gram)
         residual = known.shift - full.times(known.gram, self.eta_mean)
         mean = self.eta_mean + full.times(cov, residual)
