@@ -19,9 +19,8 @@ from adats.models.core.types import Arm, FloatArray, MetaBelief
 from adats.service.errors import Invalid
 from adats.service.priors import prior_of
 from adats.service.spec import ExperimentSpec, arms_of_control, check, options_of
-from adats.service.stale_tasks import StaleTasks
 from adats.service.stores.interface import DecisionRow, ExperimentRow, Reward, Store
-from adats.service.task_cache import TaskCache
+from adats.service.task_cache import StaleTasks, TaskCache
 
 ROUND_OFF = 1e6  # a reward taken out whose square is this much larger than the rest leaves that
 
