@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "adats"
 ROOMS = {"agents", "cli", "demo", "learning", "models", "paper", "plots", "service", "simulation"}
-MODEL_CLASSES = ("Meta", "Stats", "Arms", "Mixture", "Belief", "Posterior", "Digest")
+MODEL_CLASSES = ("Meta", "Stats", "Arms", "Mixture", "Belief", "Posterior", "Digest", "Table")
 
 
 def parsed(folder, pattern):

@@ -17,7 +17,7 @@ from adats.learning.fitting.calibration import TASKS, Calibration, calibrate
 from adats.learning.fitting.learn import too_varied
 from adats.learning.fitting.report import write_report
 from adats.learning.fitting.verdict import verdict
-from adats.learning.tables import ArmTable, Table, load_statistics, save_statistics
+from adats.learning.tables import Table, load_statistics, save_statistics
 from adats.models import prior_files
 from adats.models.core.errors import FileFormatError
 
@@ -152,8 +152,7 @@ def _calibration(
     if source.log is None or columns["time"] is None or source.columns["pulls"] is not None:
         return None
     tasks = logs.spread(table.tasks, TASKS)
-    arms = table.arms if isinstance(table, ArmTable) else None
-    rows = logs.rows(source.log, model=model, tasks=tasks, arms=arms, **columns)
+    rows = logs.rows(source.log, model=model, tasks=tasks, arms=table.arms, **columns)
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(3,)))
     return calibrate(table, found, rows, rng=rng)
 
