@@ -12,7 +12,7 @@ from scipy.special import ndtri
 from adats.agents.agent import Agent
 from adats.agents.pending import with_pulls, without_pulls
 from adats.agents.policies import POLICIES, FarSighted, Policy, Scene
-from adats.models.core.types import Belief, FloatArray, IntArray, MetaBelief, Rng
+from adats.models.core.types import Belief, FloatArray, IntArray, MetaBelief, Rng, Stats
 from adats.simulation.kernels.registry import (
     NUMBERED,
     THOMPSON,
@@ -128,7 +128,7 @@ def play_learner(
     loop = loops_of(job.problem, prior).play if job.compiled else None
     sampled = loop is not None and learner.policy == "ts" and job.delay == 0
     most = prior.FAR_TASKS
-    absorbed: list[Any] = []  # statistics of all tasks, where they can become stale
+    absorbed: list[Stats] = []  # statistics of all tasks, where they can become stale
     for s, (instance, lost, chosen) in enumerate(zip(instances, regret, actions, strict=True)):
         if learns and s:
             prior = source.prior(meta, source.draw(meta, rng))
@@ -240,12 +240,12 @@ def plain_task(
     policy: Policy = POLICIES["ts"],
     share: Callable[[FloatArray | None], FloatArray | float] = lambda _: 0.0,
     delay: int = 0,
-) -> Any:
+) -> Stats:
     """One task with nothing compiled, for any belief and oracle: the kernels' reference.
 
     `share` is `MetaBelief.share` of arms with these features.
     """
-    stats = problem.meta().empty()
+    stats: Stats = problem.meta().empty()
     pending: FloatArray | None = None
     waiting: list[Any] = []  # pulls and their rewards, until they are known
     for t in range(regret.size):
@@ -276,7 +276,7 @@ def plain_task(
 
 def _reward(
     problem: Problem, instance: Instance, t: int, means: FloatArray, action: int | IntArray
-) -> Any:
+) -> float | list[float]:
     if isinstance(action, int):
         return problem.reward(float(means[action]), instance.draw(t, action))
     return [problem.reward(float(means[arm]), instance.draw(t, arm)) for arm in action.tolist()]
