@@ -196,4 +196,4 @@ class MetaBeliefOf(Protocol[S, D, B]):
     def from_dict(cls, data: dict[str, Any]) -> Self: ...
 
 
-MetaBelief = MetaBeliefOf[Any, Any, Any]  # of any model
+MetaBelief = MetaBeliefOf[Any, Any, Belief]  # of any model

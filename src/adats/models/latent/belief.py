@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,10 @@ from adats.models.latent import full
 from adats.models.latent.family import Family
 from adats.models.latent.level import in_common
 from adats.models.latent.sites import SMALLEST, settled
+
+if TYPE_CHECKING:
+    from adats.models.latent.meta import LatentDigest, LatentMeta
+    from adats.models.latent.stats import ArmSites
 
 FAR_CAUTION, FAR_TASKS = 1.3, 200  # few successes say less than a Gaussian does
 POINTS = 4096  # of which each stands for a draw when the chances of arms are counted
@@ -228,12 +232,12 @@ class LatentBelief(BeliefBase):
         wins: BoolArray = values == np.maximum.reduce(values)
         return wins
 
-    def condition(self, stats: Any) -> "Conditioned[LatentBelief]":
+    def condition(self, stats: "ArmSites") -> "Conditioned[LatentBelief]":
         """By expectation propagation under this belief."""
         prior = full.FullPrior(self.eta_mean, full.square(self.factor), None)
         n, s = stats.table[0], stats.table[1]
         sites = settled(self.family, n, s, prior, np.zeros((3, *self.eta_mean.shape)))
-        known = full.seen(sites, None)
+        known = full.site_sums(sites, None)
         cov, log_det = full.covariances(prior.factor, known.gram)
         residual = known.shift - full.times(known.gram, self.eta_mean)
         mean = self.eta_mean + full.times(cov, residual)
@@ -249,10 +253,10 @@ class LatentBelief(BeliefBase):
 class LatentPosterior(LatentBelief):
     """The same belief in a task, drawn from without working out every candidate."""
 
-    meta: Any
-    digest: Any
+    meta: "LatentMeta"
+    digest: "LatentDigest"
 
-    def __init__(self, meta: Any, digest: Any) -> None:
+    def __init__(self, meta: "LatentMeta", digest: "LatentDigest") -> None:
         put(self, "family", meta.family)
         put(self, "meta", meta)
         put(self, "digest", digest)
@@ -263,18 +267,15 @@ class LatentPosterior(LatentBelief):
 
     @cached_property
     def each_arm(self) -> LatentArms:
-        arms: LatentArms = self.meta.posterior_arms(self.digest)
-        return arms
+        return self.meta.posterior_arms(self.digest)
 
     @cached_property
     def apart(self) -> LatentArms:
-        arms: LatentArms = self.meta.posterior_apart(self.digest)
-        return arms
+        return self.meta.posterior_apart(self.digest)
 
     @cached_property
     def _joint(self) -> LatentBelief:
-        joint: LatentBelief = self.meta.posterior_joint(self.digest)
-        return joint
+        return self.meta.posterior_joint(self.digest)
 
     @property
     def log_weights(self) -> FloatArray:

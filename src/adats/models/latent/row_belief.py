@@ -68,8 +68,8 @@ class LatentRows(BeliefBase):
         the rate of its arm, which the Gram matrix does not say: it is taken to be what a pull of
         the arms at hand tells on average."""
         assert self.pending is not None
-        told = float(self.family.variance(rows @ self.mean).mean())
-        half, _ = full.halves(full.square(self.factor), told * self.pending)
+        weight = float(self.family.variance(rows @ self.mean).mean())
+        half, _ = full.halves(full.square(self.factor), weight * self.pending)
         return np.swapaxes(half, -1, -2)
 
     def at_rows(self, rows: FloatArray) -> LatentArms:
@@ -111,7 +111,7 @@ class LatentRows(BeliefBase):
         prior = full.FullPrior(self.theta, factor, stats.rows, frozen)
         start = np.zeros((3, len(self.theta), len(stats.rows)))
         sites = settled(self.family, stats.table[0], stats.table[1], prior, start)
-        known = full.seen(sites, stats.rows, frozen)
+        known = full.site_sums(sites, stats.rows, frozen)
         half, diagonal = full.halves(factor, known.gram)
         residual = known.shift - full.times(known.gram, self.theta)
         step = full.times(half, residual)

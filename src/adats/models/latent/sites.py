@@ -32,7 +32,7 @@ ROUND_OFF = 1e-6  # of fractional counts that were put in and taken out
 LEAST_VARIANCE = 1e-6  # of a cavity: what is known better needs no wider fit, and round-off grows
 
 
-class Prior(Protocol):
+class SitePrior(Protocol):
     """What is believed of all eta of a task before its rewards: Gaussian, for each candidate."""
 
     def cavities(self, sites: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -110,7 +110,9 @@ def fit(
     return first, spread
 
 
-def tell(family: Family, n: float, s: float, prior: Prior, sites: FloatArray, arm: int) -> None:
+def update_site(
+    family: Family, n: float, s: float, prior: SitePrior, sites: FloatArray, arm: int
+) -> None:
     """Put the site of one arm into `sites`, after its rewards have changed: n and s in all."""
     own = sites[..., arm]
     if n <= 0.0 or s < 0.0 or s > family.most * n:
@@ -137,7 +139,7 @@ def check_counts(family: Family, n: FloatArray, s: FloatArray) -> None:
 
 
 def settled(
-    family: Family, n: FloatArray, s: FloatArray, prior: Prior, sites: FloatArray
+    family: Family, n: FloatArray, s: FloatArray, prior: SitePrior, sites: FloatArray
 ) -> FloatArray:
     """The sites of all arms, each right for its cavity, from any sites."""
     check_counts(family, n, s)

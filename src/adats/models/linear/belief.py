@@ -19,10 +19,8 @@ class _Linear(BeliefBase):
 
     NAME: ClassVar[str] = "linear"
     noise: float
-    if TYPE_CHECKING:  # fields or properties
+    if TYPE_CHECKING:  # a field or a property
 
-        @property
-        def mean(self) -> FloatArray: ...
         @property
         def factor(self) -> FloatArray: ...
 
