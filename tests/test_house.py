@@ -1,12 +1,13 @@
 """The house: few rooms, imports between them, and tests that mirror them."""
 
 import ast
+from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "adats"
 ROOMS = {"agents", "cli", "demo", "learning", "models", "paper", "plots", "service", "simulation"}
-MODEL_CLASSES = ("Meta", "Stats", "Arms", "Mixture", "Belief", "Posterior", "Digest")
+MODEL_CLASSES = ("Meta", "Stats", "Arms", "Mixture", "Belief", "Posterior", "Digest", "Table")
 
 
 def parsed(folder, pattern):
@@ -42,6 +43,15 @@ def test_no_module_imports_a_private_name():
         if module.startswith("adats") and name.startswith("_")
     ]
     assert private == []
+
+
+def test_no_two_classes_have_one_name():
+    places = defaultdict(list)
+    for path, tree in parsed(SOURCE, "*.py"):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(str(path))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
 def test_nobody_asks_for_the_class_of_a_model():

@@ -138,8 +138,8 @@ def check_meta(
             if not tolerance:
                 _same("digest of a task that grew", grown.message, messages[i])
             _alike("replace_task = absorb", seen(swapped), seen(twice), tolerance)
-            told = full.absorb(grown.message)
-            _alike("replace_task = its own messages", seen(swapped), seen(told))
+            anew = full.absorb(grown.message)
+            _alike("replace_task = its own messages", seen(swapped), seen(anew))
             found, expected = _look(swapped.posterior(grown)), _look(twice.posterior(digest))
             _alike("posterior of a task that grew", found, expected, tolerance)
         early = _absorbed(meta, messages[:i])

@@ -10,7 +10,7 @@ from adats import AdaTS
 from adats.models.core.frozen import evolve
 from adats.models.core.sums import Sum
 from adats.models.latent import row_meta, row_stats
-from adats.models.latent.full import FullPrior, seen
+from adats.models.latent.full import FullPrior, site_sums
 from adats.models.latent.row_meta import LatentLinearMeta
 from adats.models.latent.row_stats import ClickRows, EventRows
 from adats.testing import check_stats
@@ -308,14 +308,14 @@ def test_cavities_are_those_of_all_other_sites():
     mean, variance = prior.cavities(sites)
     for k in range(4):
         others = np.delete(np.arange(4), k)
-        known = seen(sites[..., others], ROWS[others], frozen)
+        known = site_sums(sites[..., others], ROWS[others], frozen)
         for c in range(2):
             own = factor[c] @ factor[c].T
             cov = np.linalg.inv(np.linalg.inv(own) + known.gram[c])
             theta = cov @ (np.linalg.solve(own, prior.mean[c]) + known.shift[c])
             assert mean[c, k] == pytest.approx(ROWS[k] @ theta, rel=1e-9)
             assert variance[c, k] == pytest.approx(ROWS[k] @ cov @ ROWS[k], rel=1e-9)
-        for one in (prior, prior._replace(known=seen(sites, ROWS, frozen))):
+        for one in (prior, prior._replace(known=site_sums(sites, ROWS, frozen))):
             alone = one.cavity(sites, k)
             np.testing.assert_allclose(alone, [mean[:, k], variance[:, k]], rtol=1e-9)
 

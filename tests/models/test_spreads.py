@@ -6,8 +6,8 @@ from scipy.optimize import minimize
 
 from adats.models.latent import spreads
 from adats.models.latent.family import BINARY, COUNT
-from adats.models.latent.full import Full
-from adats.models.latent.level import Level
+from adats.models.latent.full import FullSpread
+from adats.models.latent.level import LevelSpread
 from adats.models.latent.meta import LatentMeta
 from adats.models.latent.spreads import Log, learn_full, learn_level
 from click_logs import brute_log_evidence, counts, wide_log
@@ -45,9 +45,9 @@ def test_the_slope_is_that_of_the_evidence(full):
     sites = learn_level(log).sites
 
     def evidence(cov):
-        return spreads._slope(log, Full.of(cov[None]), sites)[0]
+        return spreads._slope(log, FullSpread.of(cov[None]), sites)[0]
 
-    slope = spreads._slope(log, Full.of(cov[None]), sites)[1]
+    slope = spreads._slope(log, FullSpread.of(cov[None]), sites)[1]
     for i, j in [(0, 0), (1, 1), (0, 2)]:
         way = np.zeros((3, 3))
         way[i, j] = way[j, i] = 1e-5
@@ -209,8 +209,8 @@ def test_a_refit_has_absorbed_all_tasks(family):
     n, s = counts(rng, 60, 40, mu=np.array([-2.0, -1.5, -1.8]), cov=cov, family=family)
     old, stats = told(candidates(rewards=family.name, arms=("a", "b", "c")), n, s)
     new, again = old.refit([(one, None) for one in stats])
-    assert isinstance(old.spread, Level)
-    assert isinstance(new.spread, Full)
+    assert isinstance(old.spread, LevelSpread)
+    assert isinstance(new.spread, FullSpread)
     assert (new.arms, new.model) == (("a", "b", "c"), family.name)
     assert new.anchor.number == old.anchor.number + 1
     np.testing.assert_array_equal(new.meta_mean[0], old.meta_mean[0])  # data count once

@@ -59,7 +59,7 @@ def test_the_real_mnist_is_what_it_is_known_to_be():
 
 @needs_files
 def test_checksums_are_those_of_the_real_files():
-    for part in MNIST.parts:
+    for part in MNIST.files:
         assert hashlib.md5((SHARED / part.names[0]).read_bytes()).hexdigest() == part.md5
 
 

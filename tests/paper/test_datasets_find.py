@@ -11,7 +11,7 @@ import pooch
 import pytest
 
 from adats.paper.datasets import load, load_mnist, load_omniglot, mnist
-from adats.paper.datasets.find import Part, Source, cache_folder, find
+from adats.paper.datasets.find import Dataset, DatasetFile, cache_folder, find
 from images import write_set
 
 IMAGES = np.random.default_rng(3).integers(256, size=(8, 28, 28), dtype=np.uint8)
@@ -42,11 +42,13 @@ def online(tmp_path, monkeypatch):
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     parts = []
-    for part in mnist.MNIST.parts:
+    for part in mnist.MNIST.files:
         name = part.names[0]
         url = f"http://127.0.0.1:{server.server_port}/{name}"
-        parts.append(Part(part.names, url, hashlib.md5((folder / name).read_bytes()).hexdigest()))
-    monkeypatch.setattr(mnist, "MNIST", Source("MNIST", "mnist", tuple(parts)))
+        parts.append(
+            DatasetFile(part.names, url, hashlib.md5((folder / name).read_bytes()).hexdigest())
+        )
+    monkeypatch.setattr(mnist, "MNIST", Dataset("MNIST", "mnist", tuple(parts)))
     yield folder
     server.shutdown()
     thread.join()
@@ -55,8 +57,10 @@ def online(tmp_path, monkeypatch):
 
 def closed(monkeypatch):
     """No network: nothing listens on the port."""
-    parts = [Part(p.names, "http://127.0.0.1:9/" + p.names[0], p.md5) for p in mnist.MNIST.parts]
-    monkeypatch.setattr(mnist, "MNIST", Source("MNIST", "mnist", tuple(parts)))
+    parts = [
+        DatasetFile(p.names, "http://127.0.0.1:9/" + p.names[0], p.md5) for p in mnist.MNIST.files
+    ]
+    monkeypatch.setattr(mnist, "MNIST", Dataset("MNIST", "mnist", tuple(parts)))
 
 
 @pytest.mark.usefixtures("online")
@@ -144,8 +148,8 @@ def test_a_folder_that_is_given_must_hold_the_files(tmp_path, monkeypatch):
     assert load_mnist().classes == ("7", "8")
 
 
-def test_the_parts_come_from_one_folder(tmp_path):
-    source = Source("Two", "two", (Part(("a", "A"), "", ""), Part(("b",), "", "")))
+def test_the_files_come_from_one_folder(tmp_path):
+    source = Dataset("Two", "two", (DatasetFile(("a", "A"), "", ""), DatasetFile(("b",), "", "")))
     for name in ("a", "two/A", "two/b"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()

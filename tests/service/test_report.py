@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
+from adats.service.answers import lift, report
 from adats.service.messages import DecisionRequest, RewardRequest
-from adats.service.report import lift, report
 from adats.service.stores.interface import RewardMoments
 from served import GAUSSIAN, Local
 

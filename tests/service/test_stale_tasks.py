@@ -7,7 +7,7 @@ import pytest
 
 from adats.agents.steps import MOVED_TASKS
 from adats.service import replay as replay_module
-from adats.service import stale_tasks, task_cache
+from adats.service import task_cache
 from adats.service.engine import Engine
 from adats.service.messages import DecisionRequest, NewArm, RewardRequest
 from adats.service.replay import replay
@@ -116,7 +116,7 @@ def test_the_same_decisions_after_restarts(tmp_path, local, stops):
 def test_it_does_not_matter_how_operations_are_grouped(tmp_path, local, monkeypatch, size):
     """Nor how many names of stale tasks are read at once, nor how many tasks stay in memory."""
     play(local, events())
-    monkeypatch.setattr(stale_tasks, "READ_AT_ONCE", 3)
+    monkeypatch.setattr(task_cache, "READ_AT_ONCE", 3)
     monkeypatch.setattr(task_cache, "MEMORY", 0.0)
     monkeypatch.setattr(task_cache, "FEWEST", 2)
     other = Local(tmp_path / "y.db")

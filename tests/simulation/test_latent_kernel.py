@@ -82,7 +82,7 @@ def test_a_site_is_that_of_the_model(rewards):
         for _ in range(3):
             more, sums = counted(rewards, rng)
             n, s = n + more[0] + 1, s + sums[0]
-            ep.tell(family, n, s, prior, sites, 0)
+            ep.update_site(family, n, s, prior, sites, 0)
             known = latent.site(rewards == "count", n, s, m, v, known[0], known[1])
             away = 1.0 + m * m / v + n + abs(s)  # round-off grows with what is subtracted
             assert_allclose(known, sites[:, 0, 0], rtol=1e-9, atol=1e-12 * away)
@@ -185,7 +185,7 @@ def test_settled_sites_are_those_of_telling_arm_after_arm(rewards, seed):
     sites, told = settled(rewards, prior, n, s, times=20), np.zeros((3, *prior.mean.shape))
     for _ in range(40):
         for k in np.flatnonzero(n):
-            ep.tell(FAMILIES[rewards], n[k], s[k], prior, told, k)
+            ep.update_site(FAMILIES[rewards], n[k], s[k], prior, told, k)
     assert_allclose(sites, told, rtol=1e-9, atol=1e-9)
     assert (sites[:, :, n == 0] == 0).all()
 

@@ -77,8 +77,8 @@ class Agent(BatchVerbs):
 
     def _set(self, state: AgentState) -> None:
         self._setup, self._meta = state.setup, state.meta
-        in_columns = isinstance(state.tasks, ColumnBook)
-        self._book = state.tasks if in_columns else DictBook(state.tasks)
+        tasks = state.tasks
+        self._book = tasks if isinstance(tasks, ColumnBook) else DictBook(tasks)
         self._rng, self._decisions = state.rng, state.decisions
         self._number, self._rewarded = state.number, state.rewarded
         self._columns = None

@@ -1,6 +1,7 @@
 """`ask_many` and `tell_many` of an agent: one batch of decisions, one batch of rewards."""
 
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -222,7 +223,7 @@ class BatchVerbs:
         kept = {task: self._book.get(task) for task in tasks_in(columns)}
         meta, count, rewarded = self._meta, self._decisions, self._rewarded
         try:
-            for i, options in enumerate(rows):
+            for i, options in enumerate(rows):  # noqa: B007
                 self.tell(**options)
         except BaseException as error:
             self._restore(kept, meta, count)
@@ -248,7 +249,6 @@ class BatchVerbs:
         self._rewarded = decision_numbers.with_rewards(self._rewarded, counts)
 
     if TYPE_CHECKING:  # of `Agent`
-
-        def ask(self, task: Task, **options: Any) -> Decision: ...
-        def tell(self, decision: Decision | None = None, **options: Any) -> None: ...
-        def _warn(self) -> None: ...
+        ask: Callable[..., Decision]
+        tell: Callable[..., None]
+        _warn: Callable[[], None]

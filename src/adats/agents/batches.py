@@ -8,12 +8,11 @@ import numpy as np
 from adats.agents.arms import Arms
 from adats.agents.errors import RowsError
 from adats.agents.policies import Scene, policy_to_dict
-from adats.agents.steps import MOVED_TASKS, Setup
+from adats.agents.steps import Setup
 from adats.agents.task_columns import NOT_A_ROW, ColumnBook, Layout
 from adats.agents.task_state import DictBook, TaskState
 from adats.models.core import checks
 from adats.models.core.draws import Draws
-from adats.models.core.errors import FinishedTask
 from adats.models.core.types import BoolArray, FloatArray, IntArray, MetaBelief, Task
 
 NUMBERS = 1 << 18  # in the statistics of so many tasks as are decided for at a time
@@ -74,7 +73,7 @@ def tasks_of(values: Any) -> Tasks:
 
 
 def allowed_mask(arms: Arms, allowed: Any, tasks: int, rows: int | None) -> BoolArray | None:
-    """Which arms may be chosen: a list of them for all tasks, or an array of yes and no for each."""
+    """Which arms may be chosen: a list of them for all tasks, or yes and no for each."""
     if not (isinstance(allowed, np.ndarray) and allowed.dtype == bool and allowed.ndim == 2):
         return arms.mask(allowed, rows)
     count = arms.count if rows is None else rows
@@ -277,9 +276,7 @@ def passes(at: IntArray) -> Iterator[IntArray]:
     return (np.flatnonzero(times == k) for k in range(int(times.max(initial=-1)) + 1))
 
 
-def features_of(
-    features: FloatArray | None, some: IntArray, chosen: IntArray
-) -> FloatArray | None:
+def features_of(features: FloatArray | None, some: IntArray, chosen: IntArray) -> FloatArray | None:
     """Those of the chosen arms, at some places of a request."""
     if features is None:
         return None

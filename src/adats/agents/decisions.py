@@ -35,7 +35,7 @@ class Decisions:
         numbers = np.array([base + int(d.decision_id) for d in decisions], dtype=np.int64)
         chances = [d.propensity for d in decisions]
         rows = [d.features for d in decisions]
-        single = all(np.ndim(row) == 1 for row in rows)
+        single = all(row is not None and row.ndim == 1 for row in rows)
         return cls(
             task_column([d.task for d in decisions]),
             column_of([d.action for d in decisions]),

@@ -23,14 +23,13 @@ class PriorSource:
     def draw(self, meta: MetaBelief, rng: Rng) -> Mu:  # noqa: ARG002
         return None
 
-    def prior(self, meta: MetaBelief, mu: Mu, design: Design = None) -> Any:  # noqa: ARG002
+    def prior(self, meta: MetaBelief, mu: Mu, design: Design = None) -> Belief:  # noqa: ARG002
         """Of a task for which mu was drawn."""
         return meta.task_prior(design=design)
 
-    def posterior(self, meta: MetaBelief, state: TaskState) -> Any:
+    def posterior(self, meta: MetaBelief, state: TaskState) -> Belief:
         """Of theta in a task, from all data that is used."""
-        prior: Belief = self.prior(meta, state.mu, state.design)
-        return prior.condition(state.stats).belief
+        return self.prior(meta, state.mu, state.design).condition(state.stats).belief
 
     def posterior_many(self, meta: MetaBelief, rows: FloatArray) -> Any:
         """Of theta in many tasks, whose statistics are rows; None: only one by one."""
@@ -55,7 +54,7 @@ class PriorSource:
 class Marginal(PriorSource):
     """AdaTS: P_s, with the meta-posterior marginalised out (paper, Algorithm 1)."""
 
-    def posterior(self, meta: MetaBelief, state: TaskState) -> Any:
+    def posterior(self, meta: MetaBelief, state: TaskState) -> Belief:
         digest = state.digest
         return meta.posterior(state.digested(meta) if digest is None else digest)
 
@@ -75,10 +74,10 @@ class Drawn(PriorSource):
     def draw(self, meta: MetaBelief, rng: Rng) -> Mu:
         return meta.sample(rng)
 
-    def prior(self, meta: MetaBelief, mu: Mu, design: Design = None) -> Any:
+    def prior(self, meta: MetaBelief, mu: Mu, design: Design = None) -> Belief:
         return meta.prior_given(cast(FloatArray, mu), design=design)
 
-    def posterior_many(self, meta: MetaBelief, rows: FloatArray) -> None:  # noqa: ARG002
+    def posterior_many(self, meta: MetaBelief, rows: FloatArray) -> None:
         """Every task has a prior of its own."""
 
     def grown_draw(self, meta: MetaBelief, mu: Mu, rng: Rng) -> Mu:
@@ -98,7 +97,7 @@ class Known(PriorSource):
     def __init__(self, mu: ArrayLike) -> None:
         self.mu = checks.array("mu", mu)
 
-    def prior(self, meta: MetaBelief, mu: Mu, design: Design = None) -> Any:  # noqa: ARG002
+    def prior(self, meta: MetaBelief, mu: Mu, design: Design = None) -> Belief:  # noqa: ARG002
         return meta.prior_given(self.mu, design=design)
 
     def with_arm(self, meta: MetaBelief, name: Arm | None, like: int) -> MetaBelief:  # noqa: ARG002

@@ -60,8 +60,8 @@ def rewards_of(frame: Any, arms: Arms, meta: MetaBelief) -> RewardTable:
     if "decision_id" in columns:
         numbers = columns["decision_id"]
         if numbers.dtype.kind not in "iu":
-            bad = [i for i, n in enumerate(numbers.tolist()) if type(n) is not int]
-            raise RowsError(bad or [0], f"decision_id is a whole number, got {numbers[bad[0]]!r}")
+            others = [i for i, n in enumerate(numbers.tolist()) if type(n) is not int] or [0]
+            raise RowsError(others, f"decision_id is a whole number, got {numbers[others[0]]!r}")
         numbers = numbers.astype(np.int64)
     if arms.n_features and not features:
         assert arms.features is not None
@@ -166,7 +166,7 @@ def reward_rows(columns: dict[str, Column], arms: Arms) -> Iterator[dict[str, An
             f"the table lacks {', '.join(sorted(missing))}; its columns are {', '.join(columns)}"
         )
     rows = np.column_stack([_numbers(x, columns[x]) for x in features]) if features else None
-    lists = {name: columns[name].tolist() for name in given}
+    lists: dict[str, Any] = {name: columns[name].tolist() for name in given}
     numbers = columns.get("decision_id")
     for i, task in enumerate(tasks_in(columns)):
         values = {name: _plain(column[i]) for name, column in lists.items()}

@@ -17,12 +17,12 @@ from adats.learning.fitting.calibration import TASKS, Calibration, calibrate
 from adats.learning.fitting.learn import too_varied
 from adats.learning.fitting.report import write_report
 from adats.learning.fitting.verdict import verdict
-from adats.learning.tables import ArmTable, Table, load_statistics, save_statistics
+from adats.learning.tables import Table, load_statistics, save_statistics
 from adats.models import prior_files
 from adats.models.core.errors import FileFormatError
 
 
-class Source(NamedTuple):
+class LogSource(NamedTuple):
     """The log itself, if it is one, and the names of its columns."""
 
     log: Any
@@ -111,21 +111,21 @@ def _check_file(path: Path | None) -> None:
 
 def _statistics(
     sources: list[str], model: str, on_bad: Any, columns: dict[str, Any]
-) -> tuple[Table, Source]:
+) -> tuple[Table, LogSource]:
     kept = [path for path in sources if _is_statistics(path)]
     if kept and len(kept) < len(sources):
         raise ValueError(f"{kept[0]} has statistics, others are logs: give one kind or the other")
     if kept:
         tables: list[Any] = [load_statistics(path) for path in kept]
-        return reduce(add, tables), Source(None, columns, 0)
+        return reduce(add, tables), LogSource(None, columns, 0)
     log = logs.read_log(sources)
     if columns["features"] is not None:
         columns = columns | {"features": logs.feature_names(columns["features"], log.columns)}
     found = logs.statistics(log, model=model, on_bad=on_bad, **columns)
-    return found.table, Source(log, columns, found.dropped)
+    return found.table, LogSource(log, columns, found.dropped)
 
 
-def _warned(found: Fitted, model: str, source: Source, batch: str | None) -> Fitted:
+def _warned(found: Fitted, model: str, source: LogSource, batch: str | None) -> Fitted:
     """With a warning where successes vary too much from batch to batch."""
     if source.log is None:
         return found
@@ -145,15 +145,14 @@ def _is_statistics(path: str) -> bool:
 
 
 def _calibration(
-    table: Table, found: Fitted, model: str, source: Source, seed: int
+    table: Table, found: Fitted, model: str, source: LogSource, seed: int
 ) -> Calibration | None:
     """One step ahead, where there is a log with times, and with a row a pull."""
     columns = {name: column for name, column in source.columns.items() if name != "pulls"}
     if source.log is None or columns["time"] is None or source.columns["pulls"] is not None:
         return None
     tasks = logs.spread(table.tasks, TASKS)
-    arms = table.arms if isinstance(table, ArmTable) else None
-    rows = logs.rows(source.log, model=model, tasks=tasks, arms=arms, **columns)
+    rows = logs.rows(source.log, model=model, tasks=tasks, arms=table.arms, **columns)
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(3,)))
     return calibrate(table, found, rows, rng=rng)
 

@@ -5,9 +5,9 @@ Tables of several logs add. One table is one Parquet file: a row a task, and a J
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -24,6 +24,7 @@ KINDS: dict[str, type[ArmStats]] = {
     "count": CountStats,
 }
 FORMAT = "adats-statistics"
+ReadArray = Callable[[str, tuple[int, ...]], FloatArray]  # a column of a file, in a shape
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +45,17 @@ class ArmTable:
         _check_names("arms", self.arms)
         _check("table", self.table, (len(self.tasks), self.kind.ROWS, len(self.arms)))
         _not_negative("counts of pulls", self.table[:, 0])
+
+    @classmethod
+    def from_parts(cls, header: dict[str, Any], tasks: tuple[Task, ...], read: ReadArray) -> Self:
+        """From what `to_parts` gave."""
+        kind, arms = KINDS[header["model"]], tuple(header["arms"])
+        table = read("table", (len(tasks), kind.ROWS, len(arms)))
+        return cls(kind, tasks, arms, table, header["since"], header["until"])
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
+        """For a file: names for its header, and arrays with a row a task."""
+        return {"arms": self.arms}, {"table": self.table}
 
     @property
     def model(self) -> str:
@@ -94,9 +106,25 @@ class LinearTable:
         if not np.array_equal(self.moments, self.moments.swapaxes(1, 2)):
             raise ValueError("moments must be symmetric")
 
+    @classmethod
+    def from_parts(cls, header: dict[str, Any], tasks: tuple[Task, ...], read: ReadArray) -> Self:
+        """From what `to_parts` gave."""
+        features = tuple(header["features"])
+        size = len(features) + 1
+        n, moments = read("n", (len(tasks),)), read("moments", (len(tasks), size, size))
+        return cls(tasks, features, n, moments, header["since"], header["until"])
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
+        """For a file: names for its header, and arrays with a row a task."""
+        return {"features": self.features}, {"n": self.n, "moments": self.moments}
+
     @property
     def model(self) -> str:
         return "linear"
+
+    @property
+    def arms(self) -> None:
+        """Arms are rows of features here: they have no names."""
 
     def stats(self, i: int) -> LinearStats:
         """The statistics of the i-th task."""
@@ -130,6 +158,7 @@ class LinearTable:
 
 
 Table = ArmTable | LinearTable
+TABLES: dict[str, type[Table]] = {"linear": LinearTable, **dict.fromkeys(KINDS, ArmTable)}
 
 
 def _check_names(what: str, names: tuple[Any, ...]) -> None:
@@ -182,11 +211,7 @@ def _range(left: Table, right: Table) -> tuple[str | None, str | None]:
 def save_statistics(path: str | os.PathLike[str], table: Table) -> None:
     """Write the table as one Parquet file, whole or not at all."""
     pa, parquet = _pyarrow()
-    names: dict[str, Any]
-    if isinstance(table, ArmTable):
-        names, arrays = {"arms": table.arms}, {"table": table.table}
-    else:
-        names, arrays = {"features": table.features}, {"n": table.n, "moments": table.moments}
+    names, arrays = table.to_parts()
     header = {"format": FORMAT, "version": files.VERSION, "model": table.model, **names}
     header |= {"since": table.since, "until": table.until}
     columns = {"task": pa.array(table.tasks, type=None if len(table) else pa.string())}
@@ -218,18 +243,14 @@ def load_statistics(path: str | os.PathLike[str]) -> Table:
 
 
 def _read(header: dict[str, Any], whole: Any) -> Table:
-    names, model = whole["task"].to_pylist(), header["model"]
-    tasks, spans = tuple(names), (header["since"], header["until"])
+    spans = header["since"], header["until"]
     if not all(span is None or isinstance(span, str) for span in spans):
         raise ValueError(f"the range of time is {spans}")
-    if model == "linear":
-        features = tuple(header["features"])
-        size = len(features) + 1
-        moments = _numbers(whole["moments"], (len(tasks), size, size))
-        return LinearTable(tasks, features, _numbers(whole["n"], (len(tasks),)), moments, *spans)
-    kind, arms = KINDS[model], tuple(header["arms"])
-    table = _numbers(whole["table"], (len(tasks), kind.ROWS, len(arms)))
-    return ArmTable(kind, tasks, arms, table, *spans)
+
+    def read(name: str, shape: tuple[int, ...]) -> FloatArray:
+        return _numbers(whole[name], shape)
+
+    return TABLES[header["model"]].from_parts(header, tuple(whole["task"].to_pylist()), read)
 
 
 def _numbers(column: Any, shape: tuple[int, ...]) -> FloatArray:

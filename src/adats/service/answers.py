@@ -1,20 +1,28 @@
 """Rows and agents as the messages that the service answers with."""
 
+import math
 from typing import Any
 
 import msgspec
 import numpy as np
+from scipy.special import ndtri
 
 from adats.models.core.types import Arm, FloatArray
 from adats.models.prior_files import prior_to_dict
 from adats.service.messages import (
     ExperimentInfo,
+    Lift,
     PriorBelief,
     PriorBeliefPart,
+    Report,
     TaskBelief,
     TaskBeliefPart,
 )
 from adats.service.served_experiment import ServedExperiment
+from adats.service.spec import parse
+from adats.service.stores.interface import ExperimentRow, ReadView, RewardMoments
+
+WIDTH = float(ndtri(0.975))  # of half an interval, in standard errors
 
 
 def experiment_info(name: str, served: ServedExperiment) -> ExperimentInfo:
@@ -65,6 +73,42 @@ def prior_belief(
         state_version=served.version,
         prior_version=served.prior_version,
     )
+
+
+def report(view: ReadView, row: ExperimentRow, now: float) -> Report:
+    """How an experiment does: the lift over its holdout, and what is still missing.
+
+    All figures are as of `now`: decisions made up to `over` have a window that has ended.
+
+    With a window, the lift is of those only, up to the first that is not settled yet: among others
+    rewards that come early would be too many.
+    """
+    spec = parse(row.spec)
+    over = None if spec.window is None else now - spec.window
+    summary = view.decision_counts(row.id, over)
+    found = None
+    if spec.holdout is not None:
+        first = view.overdue(row.id, now)
+        settled = over if first is None else math.nextafter(first, -math.inf)
+        reward_moments = view.reward_moments(row.id, settled)
+        found = lift(
+            reward_moments.get(0, RewardMoments(0, 0.0, 0.0)),
+            reward_moments.get(1, RewardMoments(0, 0.0, 0.0)),
+        )
+    return Report(*summary, found, row.version, row.prior_version)
+
+
+def lift(policy: RewardMoments, holdout: RewardMoments) -> Lift:
+    """Decisions are held out by chance alone, so the difference of the means is unbiased."""
+    means = [tally.mean if tally.size else None for tally in (policy, holdout)]
+    estimate = low = high = None
+    if policy.size and holdout.size:
+        estimate = policy.mean - holdout.mean
+    if estimate is not None and policy.size > 1 and holdout.size > 1:
+        errors = [tally.squares / (tally.size - 1) / tally.size for tally in (policy, holdout)]
+        half = WIDTH * math.sqrt(sum(errors))
+        low, high = estimate - half, estimate + half
+    return Lift(estimate, low, high, means[0], policy.size, means[1], holdout.size)
 
 
 def _names(served: ServedExperiment, size: int) -> list[Arm]:

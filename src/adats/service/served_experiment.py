@@ -15,13 +15,13 @@ from adats.agents.prior_source import Marginal
 from adats.agents.steps import MOVED_TASKS, Setup, make_setup
 from adats.agents.task_state import TaskState
 from adats.models.core.errors import UnknownTask
-from adats.models.core.types import Arm, FloatArray, MetaBelief
+from adats.models.core.types import Arm, ArmBelief, Belief, FloatArray, MetaBelief, Stats
 from adats.service.errors import Invalid
+from adats.service.field_types import ArmNames, Rows
 from adats.service.priors import prior_of
 from adats.service.spec import ExperimentSpec, arms_of_control, check, options_of
-from adats.service.stale_tasks import StaleTasks
 from adats.service.stores.interface import DecisionRow, ExperimentRow, Reward, Store
-from adats.service.task_cache import TaskCache
+from adats.service.task_cache import StaleTasks, TaskCache
 
 ROUND_OFF = 1e6  # a reward taken out whose square is this much larger than the rest leaves that
 
@@ -80,14 +80,20 @@ class ServedExperiment:
         """Raise `Invalid` for an index where beliefs have no quantiles."""
         if self.counts_pending and not self.dim:
             try:
-                self.meta.task_prior().upper(0.0)
+                cast(ArmBelief, self.meta.task_prior()).upper(0.0)
             except ValueError as error:
                 raise Invalid("policy.name", str(error)) from None
 
     # decisions
 
     def decide(
-        self, task: str, decision_id: str, *, features: Any, allowed: Any, horizon: int | None
+        self,
+        task: str,
+        decision_id: str,
+        *,
+        features: Rows | None,
+        allowed: ArmNames | None,
+        horizon: int | None,
     ) -> Chosen:
         setup = self._setup
         self._bits.state = generator_state(self._key, decision_id)
@@ -121,10 +127,13 @@ class ServedExperiment:
                 state = self._setup.awaiting(state, np.atleast_2d(features), slice(None))
         self.task_cache.put(decision.task, state)
 
-    def check_request(self, features: Any, allowed: Any, horizon: int | None) -> None:
+    def check_request(
+        self, features: Rows | None, allowed: ArmNames | None, horizon: int | None
+    ) -> None:
         """Raise `Invalid`, with the field, for what `decide` would refuse."""
         arms = self._setup.arms
-        if features is allowed is horizon is None and not (arms.n_features or self.counts_pending):
+        plain = features is None and allowed is None and horizon is None
+        if plain and not (arms.n_features or self.counts_pending):
             return
         try:
             rows = arms.rows(features, self._blank.stats.pending_shape[0])
@@ -222,15 +231,16 @@ class ServedExperiment:
             raise UnknownTask(f"task {task!r} is not known to this experiment")
         return state
 
-    def stats(self, task: str) -> Any:
+    def stats(self, task: str) -> Stats:
         """The sufficient statistics of a task."""
-        return self._known(task).stats
+        stats: Stats = self._known(task).stats
+        return stats
 
-    def posterior(self, task: str) -> Any:
+    def posterior(self, task: str) -> Belief:
         """The belief over theta of this task."""
         return self._setup.source.posterior(self.meta, self._known(task))
 
-    def prior_of(self, task: str) -> Any:
+    def prior_of(self, task: str) -> Belief:
         """The prior of a task as all the others have taught it."""
         return self._setup.forget(self.meta, self._known(task)).task_prior()
 
@@ -358,7 +368,7 @@ def as_decision(row: DecisionRow) -> Decision:
     return Decision(row.task, action, features, row.decision_id, row.time, chance)
 
 
-def _pull(row: DecisionRow) -> tuple[Any, FloatArray | None]:
+def _pull(row: DecisionRow) -> tuple[Arm | tuple[Arm, ...], FloatArray | None]:
     action = tuple(row.action) if isinstance(row.action, list) else row.action
     if row.features is None:
         return action, None

@@ -1,6 +1,6 @@
 """The task states of one experiment: in the store, and the last used in memory too."""
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 
 from adats.agents.task_state import TaskState
-from adats.models.core.types import Task
+from adats.models.core.types import MetaBelief, Task
+from adats.service.errors import DamagedStore
 from adats.service.stores.interface import Store, TaskRow
 
 MEMORY = 100e6  # bytes, roughly, of the task states of one experiment
 FEWEST = 64  # states that stay in memory all the same
 PLACE = 300  # bytes of a state's name and place
+READ_AT_ONCE = 64  # names of stale tasks
+START = (-1, "")  # before all of them: generation and name
 
 
 class TaskCache:
@@ -86,6 +89,47 @@ class TaskCache:
             _bytes_of(self._blank(), shared)
             own = PLACE + _bytes_of(next(reversed(self._states.values())), shared)
             self.state_bytes = max(self.state_bytes, own)
+
+
+class StaleTasks:
+    """Tasks that were digested in an earlier generation of the model, to be brought up to date.
+
+    The oldest generation comes first, then it goes by name: a replay has the same.
+    """
+
+    def __init__(self, store: Store, experiment: int, task_cache: TaskCache) -> None:
+        self._store, self._experiment, self._task_cache = store, experiment, task_cache
+        self._generation = 0  # up to which tasks are to be brought
+        self._waiting: deque[tuple[int, str]] = deque()
+        self._last, self._all_read = START, False
+
+    def next(self, meta: MetaBelief) -> tuple[str, TaskState] | None:
+        """The next stale task; None if there is none. What is damaged is left out."""
+        if meta.generation != self._generation:
+            self._task_cache.flush()  # the store then knows all that are stale
+            self._generation = meta.generation
+            self._waiting.clear()
+            self._last, self._all_read = START, False
+        while self._waiting or self._read():
+            _, task = self._waiting.popleft()
+            try:
+                state = self._task_cache.get(task)
+            except DamagedStore:
+                continue
+            if state is not None and meta.is_stale(state.stats):
+                return task, state
+        return None
+
+    def _read(self) -> bool:
+        """Whether there are more of them."""
+        if not self._all_read:
+            found = self._store.tasks_before(
+                self._experiment, self._generation, self._last, READ_AT_ONCE
+            )
+            self._waiting.extend(found)
+            self._all_read = len(found) < READ_AT_ONCE
+            self._last = found[-1] if found else self._last
+        return bool(self._waiting)
 
 
 def _packed(state: TaskState) -> TaskRow:

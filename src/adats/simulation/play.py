@@ -12,7 +12,7 @@ from scipy.special import ndtri
 from adats.agents.agent import Agent
 from adats.agents.pending import with_pulls, without_pulls
 from adats.agents.policies import POLICIES, FarSighted, Policy, Scene
-from adats.models.core.types import Belief, FloatArray, IntArray, MetaBelief, Rng
+from adats.models.core.types import Belief, FloatArray, IntArray, MetaBelief, Rng, Stats
 from adats.simulation.kernels.registry import (
     NUMBERED,
     THOMPSON,
@@ -128,7 +128,7 @@ def play_learner(
     loop = loops_of(job.problem, prior).play if job.compiled else None
     sampled = loop is not None and learner.policy == "ts" and job.delay == 0
     most = prior.FAR_TASKS
-    told: list[Any] = []  # statistics of all tasks, where they can become stale
+    absorbed: list[Stats] = []  # statistics of all tasks, where they can become stale
     for s, (instance, lost, chosen) in enumerate(zip(instances, regret, actions, strict=True)):
         if learns and s:
             prior = source.prior(meta, source.draw(meta, rng))
@@ -141,14 +141,14 @@ def play_learner(
             given = (prior, instance, first, rng, lost, chosen)
             stats = _play_task(job, learner.policy, meta, later, given)
         if learns and meta.RENEWS:
-            meta = _absorbed(job, meta, stats, told)
+            meta = _absorb_and_renew(job, meta, stats, absorbed)
         elif learns:
             meta = absorb(meta, stats)
     if watch is not None:
         watch(meta.task_prior())
 
 
-def _absorbed(job: Job, meta: MetaBelief, stats: Any, told: list[Any]) -> MetaBelief:
+def _absorb_and_renew(job: Job, meta: MetaBelief, stats: Any, absorbed: list[Any]) -> MetaBelief:
     """With one more task; all tasks are digested anew when it is time for that."""
     renew = loops_of(job.problem, meta.task_prior()).renew if job.compiled else None
 
@@ -157,15 +157,15 @@ def _absorbed(job: Job, meta: MetaBelief, stats: Any, told: list[Any]) -> MetaBe
 
     digest = digested(stats)
     meta = meta.absorb(digest.message)
-    told.append(digest.stats)
+    absorbed.append(digest.stats)
     new = meta.renewed()
     if new is meta:
         return meta
     meta = new
-    for i, old in enumerate(told):
+    for i, old in enumerate(absorbed):
         digest = digested(old)
         new = new.absorb(digest.message - meta.digest(old).message)
-        told[i] = digest.stats
+        absorbed[i] = digest.stats
     return new
 
 
@@ -240,14 +240,14 @@ def plain_task(
     policy: Policy = POLICIES["ts"],
     share: Callable[[FloatArray | None], FloatArray | float] = lambda _: 0.0,
     delay: int = 0,
-) -> Any:
+) -> Stats:
     """One task with nothing compiled, for any belief and oracle: the kernels' reference.
 
     `share` is `MetaBelief.share` of arms with these features.
     """
-    stats = problem.meta().empty()
+    stats: Stats = problem.meta().empty()
     pending: FloatArray | None = None
-    waiting: list[Any] = []  # pulls and their rewards, until they are told
+    waiting: list[Any] = []  # pulls and their rewards, until they are known
     for t in range(regret.size):
         rows, means = instance.rows(t), instance.means(t)
         action: int | IntArray
@@ -276,7 +276,7 @@ def plain_task(
 
 def _reward(
     problem: Problem, instance: Instance, t: int, means: FloatArray, action: int | IntArray
-) -> Any:
+) -> float | list[float]:
     if isinstance(action, int):
         return problem.reward(float(means[action]), instance.draw(t, action))
     return [problem.reward(float(means[arm]), instance.draw(t, arm)) for arm in action.tolist()]

@@ -1,20 +1,23 @@
 """Runs × tasks × rounds of a problem, with any number of agents, on any number of workers."""
 
+import signal
+import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
 
 import numpy as np
 
 from adats.models.core.checks import count_of
 from adats.simulation.kernels import registry
 from adats.simulation.learners import AGENTS
-from adats.simulation.parallel import ENGINES, spread
-from adats.simulation.play import Factory, Job, play_runs
+from adats.simulation.play import Factory, Job, PlayedRuns, play_runs
 from adats.simulation.problems import Problem
 from adats.simulation.results import Result
 
+ENGINES = ("local", "ray")
 Agents = Sequence[str] | Mapping[str, str | Factory]
 
 
@@ -77,7 +80,7 @@ def simulate(
     shape = (len(named), runs, tasks, rounds)
     regret, seconds = np.empty(shape if by_round else shape[:3]), np.zeros(len(named))
     actions = np.empty(shape, dtype=np.intp) if record else None
-    parts = spread(play_runs, job, chunks, workers, engine)
+    parts = _in_parallel(job, chunks, workers, engine)
     try:
         for part in parts:
             done = slice(part.runs.start, part.runs.stop)
@@ -122,3 +125,48 @@ def _chooses_sets(problem: Problem) -> bool:
     rng = np.random.default_rng(0)
     instance = problem.instance(problem.start(rng), 1, rng)
     return np.ndim(problem.oracle(instance.means(0))) > 0
+
+
+def _in_parallel(
+    job: Job, chunks: Sequence[range], workers: int, engine: str
+) -> Generator[PlayedRuns, None, None]:
+    """Each chunk of runs played, as it is finished: here, in other processes, or by Ray."""
+    if workers == 1 and engine == "local":
+        for runs in chunks:
+            yield play_runs(job, runs)
+        return
+    try:
+        import joblib
+    except ImportError:
+        raise ValueError("several workers need joblib: pip install 'adats[sim]'") from None
+    options: dict[str, Any] = {"inner_max_num_threads": 1}
+    if engine == "ray":
+        try:
+            from ray.util.joblib import register_ray
+        except ImportError:
+            raise ValueError("engine ray needs Ray: pip install 'adats[ray]'") from None
+        register_ray()
+        options = {}
+    backend = "ray" if engine == "ray" else "loky"
+    with joblib.parallel_config(backend=backend, n_jobs=workers, **options):
+        parallel = joblib.Parallel(return_as="list" if engine == "ray" else "generator_unordered")
+        jobs = (joblib.delayed(play_runs)(job, runs) for runs in chunks)
+        if engine == "ray":
+            yield from parallel(jobs)
+            return
+        with _without_interrupts():  # the processes start here, the results come later
+            parts = parallel(jobs)
+        yield from parts
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Processes started inside do not hear Ctrl-C: it is for this process, which stops them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may say what happens on a signal
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

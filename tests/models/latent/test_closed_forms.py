@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from adats.models.core import linalg
 from adats.models.latent.family import FAMILIES
-from adats.models.latent.full import Full, FullPrior
-from adats.models.latent.level import Level, LevelPrior
+from adats.models.latent.full import FullPrior, FullSpread
+from adats.models.latent.level import LevelPrior, LevelSpread
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -29,7 +29,7 @@ def some(seed, *, certain=False):
     sites *= rng.random(arms) < 0.7
     mean = rng.standard_normal((candidates, arms))
     factor = rng.standard_normal((candidates, arms, arms))
-    return rng, Level(own, shared), sites, mean, factor
+    return rng, LevelSpread(own, shared), sites, mean, factor
 
 
 def dense_covs(level, arms):
@@ -70,7 +70,7 @@ def test_a_level_is_a_full_covariance(seed):
     """Also where scales are 0."""
     _, level, sites, mean, factor = some(seed, certain=True)
     arms = sites.shape[-1]
-    full = Full.of(np.array(dense_covs(level, arms)))
+    full = FullSpread.of(np.array(dense_covs(level, arms)))
     close(message(level, sites), message(full, sites), 1e-7)
     theta, wide = level.given(sites, mean, factor)
     other, factors = full.given(sites, mean, factor)
@@ -90,7 +90,7 @@ def test_a_level_is_a_full_covariance(seed):
 def test_messages_of_several_sets_of_sites_are_those_of_each(seed):
     _, level, sites, _, _ = some(seed)
     both = np.stack([sites, 2 * sites], axis=1)
-    for spread in (level, Full.of(np.array(dense_covs(level, sites.shape[-1])))):
+    for spread in (level, FullSpread.of(np.array(dense_covs(level, sites.shape[-1])))):
         found = message(spread, both)
         close(found[0], message(spread, sites), 1e-12)
         close(found[1], message(spread, 2 * sites), 1e-12)
@@ -119,7 +119,7 @@ def test_draws_of_theta_have_the_dense_moments(seed):
     w, b, _ = sites[:, which]
     inside = np.linalg.inv(np.linalg.inv(cov) + np.diag(w))
     centre = mean[which] + inside @ (b - w * mean[which])
-    for spread in (level, Full.of(np.array(dense_covs(level, len(w))))):
+    for spread in (level, FullSpread.of(np.array(dense_covs(level, len(w))))):
         drawn = np.array([spread.sample(which, sites, mean[which], rng) for _ in range(draws)])
         white = np.linalg.solve(np.linalg.cholesky(inside), (drawn - centre).T)
         assert np.abs(white.mean(axis=1)).max() < 4.5 / np.sqrt(draws)

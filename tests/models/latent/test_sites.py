@@ -70,7 +70,7 @@ def test_a_site_that_is_told_has_them_too(name, variance):
         sites = settled(family, *before, m, variance)
         for arm in range(size):
             n, s = after[0].item(arm), after[1].item(arm)
-            ep.tell(family, n, s, alone(m, np.full(size, variance)), sites, arm)
+            ep.update_site(family, n, s, alone(m, np.full(size, variance)), sites, arm)
         errors = worst_errors(family, *after, m, variance, sites[:, 0])
         assert max(errors) < TOLD_LIMITS[variance], errors
 
@@ -78,7 +78,7 @@ def test_a_site_that_is_told_has_them_too(name, variance):
 def test_no_pulls_no_site():
     family = FAMILIES["binary"]
     sites = settled(family, 100.0, 3.0, -2.0, 1.0)
-    ep.tell(family, 0.0, 0.0, alone(-2.0, 1.0), sites, 0)
+    ep.update_site(family, 0.0, 0.0, alone(-2.0, 1.0), sites, 0)
     assert not sites.any()
     assert not settled(family, 0.0, 0.0, -2.0, 1.0).any()
 
@@ -87,7 +87,7 @@ def test_no_pulls_no_site():
 def test_more_taken_out_than_was_put_in_is_an_error(n, s):
     family, sites = FAMILIES["binary"], np.zeros((3, 1, 1))
     with pytest.raises(ValueError, match="put in"):
-        ep.tell(family, n, s, alone(0.0, 1.0), sites, 0)
+        ep.update_site(family, n, s, alone(0.0, 1.0), sites, 0)
     assert not sites.any()
     with pytest.raises(ValueError, match="put in"):
         settled(family, n, s, 0.0, 1.0)
@@ -97,7 +97,7 @@ def test_round_off_of_fractional_counts_is_no_error():
     n, s = 0.1 + 0.2 - 0.3, 0.0 - 1e-17
     site = settled(FAMILIES["binary"], n, s, 0.0, 1.0)
     assert np.abs(site).max() < 1e-9
-    ep.tell(FAMILIES["binary"], -1e-17, -1e-17, alone(0.0, 1.0), site, 0)
+    ep.update_site(FAMILIES["binary"], -1e-17, -1e-17, alone(0.0, 1.0), site, 0)
     assert not site.any()
 
 

@@ -4,8 +4,7 @@ An arm whose mean is -inf may not be chosen now. A single-arm oracle returns an 
 returns the sorted indices of distinct arms, whose means add up to the value of the action.
 """
 
-from adats.agents.oracles.arms import BestArm, BestRow, Oracle, Top
-from adats.agents.oracles.checked import CheckedOracle
+from adats.agents.oracles.arms import BestArm, BestRow, CheckedOracle, Oracle, Top
 from adats.agents.oracles.graphs import Matching, Node, ShortestPath, SpanningTree
 
 __all__ = [

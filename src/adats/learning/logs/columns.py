@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adats.learning.logs.reading import ibis, present
-from adats.learning.tables import KINDS
+from adats.learning.tables import TABLES
 from adats.models.core.checks import HUGE
 from adats.models.core.types import IntArray, Task
 
-MODELS = ("linear", *KINDS)
 COUNTED = ("binary", "count")  # a row may have several pulls, and the sum of their rewards
 
 
@@ -84,8 +83,8 @@ def plan(
     pulls: str | None = None,
 ) -> Plan:
     """The columns of a model; all of them are there and have a type that can be right."""
-    if model not in MODELS:
-        raise ValueError(f"no model {model!r}; there are {', '.join(MODELS)}")
+    if model not in TABLES:
+        raise ValueError(f"no model {model!r}; there are {', '.join(TABLES)}")
     if model == "linear":
         features = _features(log, features)
     elif features is not None:

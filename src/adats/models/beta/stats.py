@@ -24,7 +24,8 @@ class BinaryStats(ArmStats):
 
     @classmethod
     def are_rewards(cls, values: FloatArray) -> BoolArray:
-        return (values == 0.0) | (values == 1.0)
+        either: BoolArray = (values == 0.0) | (values == 1.0)
+        return either
 
     @classmethod
     def counted(cls, pulls: Any, successes: Any) -> FloatArray:

@@ -17,7 +17,7 @@ class BeliefBase(ABC):
     NAME: ClassVar[str]
     FAR_CAUTION: ClassVar[float] = 1.0
     FAR_TASKS: ClassVar[int] = 20
-    if TYPE_CHECKING:  # fields or properties
+    if TYPE_CHECKING:  # fields or properties: of theta; and of a reward whose mean is as expected
 
         @property
         def mean(self) -> FloatArray: ...

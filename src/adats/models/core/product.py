@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -32,18 +32,6 @@ class ProductArms(BeliefBase):
     MODEL: ClassVar[str]  # what users call a mixture of such priors
     PARAMETERS: ClassVar[tuple[str, ...]]
     STATS: ClassVar[type[ArmStats]] = ArmStats
-
-    if TYPE_CHECKING:  # fields or properties: mean and standard deviation of each mean reward
-
-        @property
-        def mean(self) -> FloatArray: ...
-        @property
-        def scale(self) -> FloatArray: ...
-
-        @property
-        def reward_variance(self) -> FloatArray:
-            """Variance of one reward of each arm whose mean reward is as expected."""
-            ...
 
     @abstractmethod
     def arm_log_evidence(self, stats: Any) -> FloatArray:

@@ -24,9 +24,9 @@ class Stats(Protocol):
     `pending_shape` is that of the array which counts pulls without a reward: one number an arm, or
     a Gram matrix. Of many tasks at once the flat statistics are rows: `add_many` adds to the rows
     numbered `at` what was pulled there, with its `sums`, a column a reward, which `sums_of` gives
-    for rewards that `are_rewards`. `add_counts` takes so many pulls and the sum of their rewards, and raises where
-    single rewards have to be known. `grow` makes room for arms that were added. `dwarfed_by` says
-    whether so little is left beside what was taken out that it is round-off.
+    for rewards that `are_rewards`. `add_counts` takes so many pulls and the sum of their rewards,
+    and raises where single rewards have to be known. `grow` makes room for arms that were added.
+    `dwarfed_by` says whether so little is left beside what was taken out that it is round-off.
     """
 
     REWARDS_ADD: ClassVar[bool]
@@ -52,9 +52,7 @@ class Stats(Protocol):
     @classmethod
     def sums_of(cls, rewards: FloatArray) -> FloatArray: ...
     @classmethod
-    def add_many(
-        cls, rows: FloatArray, at: IntArray, actions: Any, sums: FloatArray
-    ) -> None: ...
+    def add_many(cls, rows: FloatArray, at: IntArray, actions: Any, sums: FloatArray) -> None: ...
 
 
 B = TypeVar("B", covariant=True)
@@ -231,4 +229,4 @@ class MetaBeliefOf(Protocol[S, D, B]):
     def from_dict(cls, data: dict[str, Any]) -> Self: ...
 
 
-MetaBelief = MetaBeliefOf[Any, Any, Any]  # of any model
+MetaBelief = MetaBeliefOf[Any, Any, Belief]  # of any model

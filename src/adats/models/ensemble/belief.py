@@ -12,7 +12,15 @@ from adats.models.core import checks
 from adats.models.core.belief import BeliefBase
 from adats.models.core.draws import Draws
 from adats.models.core.frozen import fill, unchecked
-from adats.models.core.types import ArmBelief, Belief, Conditioned, FloatArray, IntArray, Rng
+from adats.models.core.types import (
+    ArmBelief,
+    Belief,
+    Conditioned,
+    FloatArray,
+    IntArray,
+    Rng,
+    RowBelief,
+)
 from adats.models.core.weights import LIGHT, average, draw, log_of, quantile, softmax, spread
 
 
@@ -97,24 +105,26 @@ class BeliefMixture(BeliefBase):
 
     def tightened(self, pending: FloatArray) -> Self:
         """When pending pulls have come in as expected under each belief; no weight moves."""
-        beliefs = tuple(cast(ArmBelief, b).tightened(pending) for b in self.beliefs)
+        beliefs = tuple(belief.tightened(pending) for belief in self._arms())
         return self.of(self.log_weights, beliefs)
 
     def at_rows(self, rows: FloatArray) -> Self:
         """Of linear beliefs: over the mean rewards of arms with these features."""
-        beliefs = tuple(cast(Any, b).at_rows(rows) for b in self.beliefs)
+        beliefs = tuple(belief.at_rows(rows) for belief in self._of_rows())
         return self.of(self.log_weights, beliefs)
 
     def rewards_at(self, rows: FloatArray, theta: FloatArray) -> FloatArray:
-        rewards: FloatArray = cast(Any, self.beliefs[0]).rewards_at(rows, theta)
-        return rewards
+        return self._of_rows()[0].rewards_at(rows, theta)
 
     def expected_rewards(self, rows: FloatArray) -> FloatArray:
-        each = [cast(Any, belief).expected_rewards(rows) for belief in self.beliefs]
+        each = [belief.expected_rewards(rows) for belief in self._of_rows()]
         return self._average(np.stack(each))
 
     def _arms(self) -> tuple[ArmBelief, ...]:
         return cast("tuple[ArmBelief, ...]", self.beliefs)
+
+    def _of_rows(self) -> tuple[RowBelief, ...]:
+        return cast("tuple[RowBelief, ...]", self.beliefs)
 
     def condition(self, stats: Any) -> Conditioned[Self]:
         parts = [belief.condition(stats) for belief in self.beliefs]

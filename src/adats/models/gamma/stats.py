@@ -51,7 +51,8 @@ class CountStats(ArmStats):
 
     @classmethod
     def are_rewards(cls, values: FloatArray) -> BoolArray:
-        return super().are_rewards(values) & (values >= 0) & (values == np.floor(values))
+        whole: BoolArray = (values >= 0) & (values == np.floor(values))
+        return super().are_rewards(values) & whole
 
     @classmethod
     def sums_of(cls, rewards: FloatArray) -> FloatArray:

@@ -21,7 +21,6 @@ from adats.models.core.sums import Sum, two_sum
 from adats.models.core.types import Arm, FloatArray, N, Rng
 from adats.models.gaussian.belief import LOG_2PI, GaussianArms
 
-
 NEGATIVE = "a negative number of pulls: more was taken out than put in"
 
 

@@ -17,8 +17,8 @@ from adats.models.core.types import Digest, FloatArray, Rng
 from adats.models.core.weights import finite_or_null, from_null, log_of, softmax
 from adats.models.latent import sites as ep
 from adats.models.latent.family import FAMILIES, Family
-from adats.models.latent.full import Full
-from adats.models.latent.level import Level
+from adats.models.latent.full import FullSpread
+from adats.models.latent.level import LevelSpread
 
 FIRST_ANCHOR = 8.0  # rewards after which the meta-prior is the anchor no longer
 MOVED, LIGHT = 0.1, 1e-3  # standard deviations of mu; and a candidate that does not count
@@ -34,7 +34,7 @@ class Anchor(NamedTuple):
     rewards: float  # how many had been absorbed
     mean: FloatArray  # (candidates, p)
     cov: FloatArray  # (candidates, p, p)
-    prior: ep.Prior  # of theta in a task without a design of its own
+    prior: ep.SitePrior  # of theta in a task without a design of its own
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -49,7 +49,7 @@ class LatentBase(MetaBase[S, D]):
     family: Family
     meta_mean: FloatArray  # mu_q, (candidates, p)
     meta_cov: FloatArray  # Σ_q, (candidates, p, p)
-    spread: Level | Full  # Σ_0
+    spread: LevelSpread | FullSpread  # Σ_0
     log_weights: FloatArray
     design: FloatArray | None  # Φ
     anchor: Anchor = field(repr=False)
@@ -62,7 +62,7 @@ class LatentBase(MetaBase[S, D]):
         self,
         means: FloatArray,
         cov: ArrayLike,
-        spread: Level | Full,
+        spread: LevelSpread | FullSpread,
         rewards: str,
         weights: ArrayLike | None,
         phi: FloatArray | None,
@@ -100,7 +100,7 @@ class LatentBase(MetaBase[S, D]):
     def anchor_at(self, number: int, rewards: float, mean: FloatArray, cov: FloatArray) -> Anchor:
         return Anchor(number, rewards, mean, cov, self._prior_at(mean, cov, self.design))
 
-    def _prior_at(self, mean: FloatArray, cov: FloatArray, phi: FloatArray | None) -> ep.Prior:
+    def _prior_at(self, mean: FloatArray, cov: FloatArray, phi: FloatArray | None) -> ep.SitePrior:
         if phi is None:
             return self.spread.prior(mean, cov)
         return self.spread.prior(mean @ phi.T, np.matmul(phi, np.matmul(cov, phi.T)))
@@ -307,8 +307,8 @@ def frames_of(means: FloatArray, covs: FloatArray) -> tuple[FloatArray, FloatArr
     return frame, np.ascontiguousarray(np.swapaxes(frame, -1, -2))
 
 
-def octave(pulls: float) -> int:
-    """Pulls that have doubled are in another one."""
+def doublings(pulls: float) -> int:
+    """How often the pulls of a task have doubled."""
     return math.frexp(pulls)[1]
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,12 +12,17 @@ from adats.models.core import linalg
 from adats.models.core.belief import BeliefBase
 from adats.models.core.draws import Draws
 from adats.models.core.frozen import put
+from adats.models.core.linalg import times
 from adats.models.core.types import BoolArray, Conditioned, FloatArray, IntArray, Rng
 from adats.models.core.weights import draw, softmax
 from adats.models.latent import full
 from adats.models.latent.family import Family
 from adats.models.latent.level import in_common
 from adats.models.latent.sites import SMALLEST, settled
+
+if TYPE_CHECKING:
+    from adats.models.latent.meta import LatentDigest, LatentMeta
+    from adats.models.latent.stats import ArmSites
 
 FAR_CAUTION, FAR_TASKS = 1.3, 200  # few successes say less than a Gaussian does
 POINTS = 4096  # of which each stands for a draw when the chances of arms are counted
@@ -230,17 +235,17 @@ class LatentBelief(BeliefBase):
         wins: BoolArray = values == np.maximum.reduce(values)
         return wins
 
-    def condition(self, stats: Any) -> "Conditioned[LatentBelief]":
+    def condition(self, stats: "ArmSites") -> "Conditioned[LatentBelief]":
         """By expectation propagation under this belief."""
         prior = full.FullPrior(self.eta_mean, full.square(self.factor), None)
         n, s = stats.table[0], stats.table[1]
         sites = settled(self.family, n, s, prior, np.zeros((3, *self.eta_mean.shape)))
-        known = full.seen(sites, None)
+        known = full.site_sums(sites, None)
         cov, log_det = full.covariances(prior.factor, known.gram)
-        residual = known.shift - full.times(known.gram, self.eta_mean)
-        mean = self.eta_mean + full.times(cov, residual)
+        residual = known.shift - times(known.gram, self.eta_mean)
+        mean = self.eta_mean + times(cov, residual)
         exponent = (self.eta_mean * (known.shift + residual)).sum(axis=-1)
-        exponent += (residual * full.times(cov, residual)).sum(axis=-1)
+        exponent += (residual * times(cov, residual)).sum(axis=-1)
         gain = known.log_s + 0.5 * (exponent - log_det)
         logs = self.log_weights + gain
         evidence = float(logsumexp(logs) - logsumexp(self.log_weights))
@@ -251,10 +256,10 @@ class LatentBelief(BeliefBase):
 class LatentPosterior(LatentBelief):
     """The same belief in a task, drawn from without working out every candidate."""
 
-    meta: Any
-    digest: Any
+    meta: "LatentMeta"
+    digest: "LatentDigest"
 
-    def __init__(self, meta: Any, digest: Any) -> None:
+    def __init__(self, meta: "LatentMeta", digest: "LatentDigest") -> None:
         put(self, "family", meta.family)
         put(self, "meta", meta)
         put(self, "digest", digest)
@@ -265,18 +270,15 @@ class LatentPosterior(LatentBelief):
 
     @cached_property
     def each_arm(self) -> LatentArms:
-        arms: LatentArms = self.meta.posterior_arms(self.digest)
-        return arms
+        return self.meta.posterior_arms(self.digest)
 
     @cached_property
     def apart(self) -> LatentArms:
-        arms: LatentArms = self.meta.posterior_apart(self.digest)
-        return arms
+        return self.meta.posterior_apart(self.digest)
 
     @cached_property
     def _joint(self) -> LatentBelief:
-        joint: LatentBelief = self.meta.posterior_joint(self.digest)
-        return joint
+        return self.meta.posterior_joint(self.digest)
 
     @property
     def log_weights(self) -> FloatArray:

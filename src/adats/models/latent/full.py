@@ -21,7 +21,7 @@ FEW = 6  # candidates that are worked out one by one
 WIDEST = 100.0  # the largest standard deviation of eta for which sites are right
 
 
-class Seen(NamedTuple):
+class SiteSums(NamedTuple):
     """What the sites of a task say about theta: exp(log_s + b̃ᵀtheta - ½ thetaᵀG̃ theta)."""
 
     gram: FloatArray  # G̃
@@ -29,7 +29,9 @@ class Seen(NamedTuple):
     log_s: FloatArray
 
 
-def seen(sites: FloatArray, rows: FloatArray | None, frozen: FloatArray | None = None) -> Seen:
+def site_sums(
+    sites: FloatArray, rows: FloatArray | None, frozen: FloatArray | None = None
+) -> SiteSums:
     """All sites together: of arms, or of rows of features, and of rows that were let go."""
     w, b, log_s = sites
     if rows is None:
@@ -40,13 +42,13 @@ def seen(sites: FloatArray, rows: FloatArray | None, frozen: FloatArray | None =
         shift = b @ rows
     scale = log_s.sum(axis=-1)
     if frozen is None:
-        return Seen(gram, shift, scale)
+        return SiteSums(gram, shift, scale)
     d = gram.shape[-1]
     more = frozen[..., : d * d].reshape(gram.shape)
-    return Seen(gram + more, shift + frozen[..., d * d : -1], scale + frozen[..., -1])
+    return SiteSums(gram + more, shift + frozen[..., d * d : -1], scale + frozen[..., -1])
 
 
-def let_go(known: Seen) -> FloatArray:
+def frozen_sums(known: SiteSums) -> FloatArray:
     """As one array for each candidate, to be kept in place of the rows."""
     flat = known.gram.reshape(*known.shift.shape[:-1], -1)
     return np.concatenate([flat, known.shift, known.log_s[..., None]], axis=-1)
@@ -88,7 +90,7 @@ def covariances(factor: FloatArray, gram: FloatArray) -> tuple[FloatArray, Float
     return np.matmul(np.swapaxes(half, -1, -2), half), log_dets(diagonal)
 
 
-def terms(factor: FloatArray, known: Seen) -> FloatArray:
+def terms(factor: FloatArray, known: SiteSums) -> FloatArray:
     """What a task says of x = (theta's prior mean, 1): log p(rewards | mean) = -½ xᵀT x.
 
     The blocks of T are M = P G̃, minus h = P b̃, and -2c.
@@ -110,11 +112,11 @@ class FullPrior(NamedTuple):
     factor: FloatArray
     rows: FloatArray | None
     frozen: FloatArray | None = None
-    known: Seen | None = None  # what the sites say, if they are those of a single cavity
+    known: SiteSums | None = None  # what the sites say, if they are those of a single cavity
 
     def marginals(self, sites: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Mean and variance of each eta, from all sites."""
-        known = seen(sites, self.rows, self.frozen)
+        known = site_sums(sites, self.rows, self.frozen)
         cov, _ = covariances(self.factor, known.gram)
         theta = self.mean + times(cov, known.shift - times(known.gram, self.mean))
         if self.rows is None:
@@ -128,7 +130,7 @@ class FullPrior(NamedTuple):
 
     def cavity(self, sites: FloatArray, arm: int) -> tuple[FloatArray, FloatArray]:
         """Those of one arm."""
-        known = self.known or seen(sites, self.rows, self.frozen)
+        known = self.known or site_sums(sites, self.rows, self.frozen)
         row = np.eye(self.mean.shape[-1])[arm] if self.rows is None else self.rows[arm]
         sides = np.empty((*known.shift.shape, 2))
         sides[..., 0] = row
@@ -154,7 +156,7 @@ def _without(
     return (m - v * b) / left, np.maximum(v / left, LEAST_VARIANCE)
 
 
-class Full(NamedTuple):
+class FullSpread(NamedTuple):
     """theta ~ N(mu, Σ_0) in a task, with FFᵀ = Σ_0."""
 
     factor: FloatArray
@@ -180,7 +182,7 @@ class Full(NamedTuple):
 
         Its blocks are M = P G̃, minus h = P b̃, and -2c.
         """
-        gram, shift, log_s = seen(sites, rows, frozen)
+        gram, shift, log_s = site_sums(sites, rows, frozen)
         cov, log_det = covariances(self.factor, gram)
         own = times(cov, shift)  # QΣ_0 b̃
         h = shift - times(gram, own)
@@ -206,7 +208,7 @@ class Full(NamedTuple):
         frozen: FloatArray | None = None,
     ) -> tuple[FloatArray, FloatArray]:
         """Mean and factor of theta in a task with these sites, where mu ~ N(mu, factor factorᵀ)."""
-        known = seen(sites, rows, frozen)
+        known = site_sums(sites, rows, frozen)
         cov, _ = covariances(self.factor, known.gram)
         mean = mu + times(cov, known.shift - times(known.gram, mu))
         moved = factor - np.matmul(cov, np.matmul(known.gram, factor))
@@ -223,7 +225,7 @@ class Full(NamedTuple):
     ) -> FloatArray:
         """A draw of theta under one candidate, where mu is known."""
         some = None if frozen is None else frozen[which]
-        gram, shift, _ = seen(sites[:, which], rows, some)
+        gram, shift, _ = site_sums(sites[:, which], rows, some)
         new = linalg.condition(mu, self.factor[which], gram, shift)
         return new.sample(rng.standard_normal(len(new.half)))
 

@@ -55,7 +55,7 @@ class LevelPrior(NamedTuple):
         return w / q, (b - w * self.mean) / q
 
 
-class Level(NamedTuple):
+class LevelSpread(NamedTuple):
     """theta ~ N(mu, σ_0² I + τ² 11ᵀ) in a task."""
 
     own: FloatArray  # σ_0², of shape (candidates, 1)

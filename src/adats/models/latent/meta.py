@@ -26,9 +26,9 @@ from adats.models.latent.base import (
     LatentBase,
     checked_design,
     covariances_of,
+    doublings,
     frames_of,
     means_of,
-    octave,
 )
 from adats.models.latent.belief import (
     LatentArms,
@@ -38,8 +38,8 @@ from adats.models.latent.belief import (
     apart,
     matched,
 )
-from adats.models.latent.full import Full
-from adats.models.latent.level import Level, in_common
+from adats.models.latent.full import FullSpread
+from adats.models.latent.level import LevelSpread, in_common
 from adats.models.latent.spreads import gathered, learn_full, learn_level
 from adats.models.latent.stats import ArmSites, ClickStats, EventStats
 
@@ -52,7 +52,7 @@ class LatentDigest(NamedTuple):
 
     stats: ArmSites
     design: FloatArray | None  # Φ
-    spread: Level | Full
+    spread: LevelSpread | FullSpread
 
     @property
     def message(self) -> FloatArray:
@@ -111,7 +111,7 @@ class LatentDigests(NamedTuple):
 
 
 def _message(
-    spread: Level | Full,
+    spread: LevelSpread | FullSpread,
     sites: FloatArray,
     design: FloatArray | None,
     pulls: ArrayLike,
@@ -217,7 +217,7 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
             stats = stats.with_sites(found, self.anchor.number)
         return LatentDigest(stats, phi, self.spread)
 
-    def _task_anchor(self, phi: FloatArray | None, design: FloatArray | None) -> ep.Prior:
+    def _task_anchor(self, phi: FloatArray | None, design: FloatArray | None) -> ep.SitePrior:
         anchor = self.anchor
         return anchor.prior if design is None else self._prior_at(anchor.mean, anchor.cov, phi)
 
@@ -233,10 +233,10 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         before = old.stats.sites_of(candidates)
         pulls, had = stats.pulls, old.stats.pulls
         n, s = stats.table[0], stats.table[1]
-        if old.stats.anchor == self.anchor.number and octave(pulls) == octave(had):
+        if old.stats.anchor == self.anchor.number and doublings(pulls) == doublings(had):
             after = before.copy()
             for arm in changed:
-                ep.tell(self.family, n.item(arm), s.item(arm), prior, after, arm)
+                ep.update_site(self.family, n.item(arm), s.item(arm), prior, after, arm)
         else:
             after = ep.settled(self.family, n, s, prior, before)
         new = LatentDigest(stats.with_sites(after, self.anchor.number), phi, self.spread)
@@ -269,7 +269,7 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         tables, place = same_rows(rows[:, :counts])
         n, s = tables[:, :arms], tables[:, arms:]
         prior, start = self.anchor.prior, np.zeros((3, len(n), self.log_weights.size, arms))
-        if isinstance(self.spread, Level):
+        if isinstance(self.spread, LevelSpread):
             sites = ep.settled_many(self.family, n, s, prior, start)
         else:
             sites = ep.settled(self.family, n[:, None], s[:, None], prior, start)
@@ -284,7 +284,9 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
 
     def stale_rows(self, rows: FloatArray) -> BoolArray:
         """Whether their sites were found under an older anchor."""
-        return (rows[:, -2] != self.anchor.number) & rows[:, : self.n_arms].any(axis=1)
+        old = rows[:, -2] != self.anchor.number
+        stale: BoolArray = old & rows[:, : self.n_arms].any(axis=1)
+        return stale
 
     def moments_many(self, digests: LatentDigests) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Of theta in many tasks under every candidate: means, variances, what is in common."""
@@ -377,7 +379,7 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
 
     def with_arm(self, name: Arm | None, like: int) -> Self:
         """One more arm at the end, with the prior (not the data) of arm `like`."""
-        if self.design is not None or isinstance(self.spread, Full):
+        if self.design is not None or isinstance(self.spread, FullSpread):
             raise ValueError("arms cannot be added where there is a design or a full task_cov")
         names = grown_names(self.arms, name, like, self.n_arms)
         count, p = self.meta_mean.shape
@@ -427,8 +429,8 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         """
         rest = np.delete(np.delete(self.meta_cov, arm, axis=1), arm, axis=2)
         others = np.delete(self.meta_cov[:, arm], arm, axis=1)
-        told = np.einsum("ci,cij,cj->c", others, np.linalg.pinv(rest, hermitian=True), others)
-        most = np.maximum(others.max(axis=1, initial=0.0), told)
+        by_others = np.einsum("ci,cij,cj->c", others, np.linalg.pinv(rest, hermitian=True), others)
+        most = np.maximum(others.max(axis=1, initial=0.0), by_others)
         common: FloatArray = np.minimum(most, self.meta_cov[:, arm, arm])
         return common
 
@@ -436,7 +438,7 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
 
     def figures(self) -> dict[str, FloatArray]:
         found = {"mean": self.meta_mean, "cov": self.meta_cov}
-        if isinstance(self.spread, Level):
+        if isinstance(self.spread, LevelSpread):
             found["task_scale"] = np.sqrt(self.spread.own[:, 0])
             found["level_scale"] = np.sqrt(self.spread.shared[:, 0])
         else:
@@ -472,13 +474,13 @@ def _padded(total: FloatArray, p: int) -> FloatArray:
 
 def _spread(
     task_scale: ArrayLike | None, level_scale: ArrayLike, task_cov: ArrayLike | None, dim: int
-) -> Level | Full:
+) -> LevelSpread | FullSpread:
     if (task_scale is None) == (task_cov is None):
         raise ValueError("give task_scale, the spread of tasks, or task_cov, a whole covariance")
     if task_cov is not None:
         if np.any(level_scale):
             raise InvalidValue("level_scale", "is part of task_cov: add its square to every entry")
-        return Full.of(covariances_of("task_cov", task_cov, dim))
+        return FullSpread.of(covariances_of("task_cov", task_cov, dim))
     own = np.atleast_1d(checks.non_negative("task_scale", task_scale))
     shared = np.atleast_1d(checks.non_negative("level_scale", level_scale))
     for name, part in (("task_scale", own), ("level_scale", shared)):
@@ -486,4 +488,4 @@ def _spread(
             raise InvalidValue(name, f"is one number a candidate, got shape {part.shape}")
         if part.max() > checks.HUGE:
             raise InvalidValue(name, f"must be less than {checks.HUGE}, got {part.max()}")
-    return Level(own[:, None] ** 2, shared[:, None] ** 2)
+    return LevelSpread(own[:, None] ** 2, shared[:, None] ** 2)

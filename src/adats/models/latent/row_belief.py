@@ -9,6 +9,7 @@ from scipy.special import logsumexp
 
 from adats.models.core.belief import BeliefBase
 from adats.models.core.frozen import put
+from adats.models.core.linalg import times
 from adats.models.core.types import Conditioned, FloatArray, IntArray, Rng
 from adats.models.core.weights import draw, softmax
 from adats.models.latent import full
@@ -68,8 +69,8 @@ class LatentRows(BeliefBase):
         the rate of its arm, which the Gram matrix does not say: it is taken to be what a pull of
         the arms at hand tells on average."""
         assert self.pending is not None
-        told = float(self.family.variance(rows @ self.mean).mean())
-        half, _ = full.halves(full.square(self.factor), told * self.pending)
+        weight = float(self.family.variance(rows @ self.mean).mean())
+        half, _ = full.halves(full.square(self.factor), weight * self.pending)
         return np.swapaxes(half, -1, -2)
 
     def at_rows(self, rows: FloatArray) -> LatentArms:
@@ -111,11 +112,11 @@ class LatentRows(BeliefBase):
         prior = full.FullPrior(self.theta, factor, stats.rows, frozen)
         start = np.zeros((3, len(self.theta), len(stats.rows)))
         sites = settled(self.family, stats.table[0], stats.table[1], prior, start)
-        known = full.seen(sites, stats.rows, frozen)
+        known = full.site_sums(sites, stats.rows, frozen)
         half, diagonal = full.halves(factor, known.gram)
-        residual = known.shift - full.times(known.gram, self.theta)
-        step = full.times(half, residual)
-        theta = self.theta + full.times(np.swapaxes(half, -1, -2), step)
+        residual = known.shift - times(known.gram, self.theta)
+        step = times(half, residual)
+        theta = self.theta + times(np.swapaxes(half, -1, -2), step)
         exponent = (self.theta * (known.shift + residual)).sum(axis=-1) + (step * step).sum(axis=-1)
         logs = self.log_weights + known.log_s + 0.5 * (exponent - full.log_dets(diagonal))
         evidence = float(logsumexp(logs) - logsumexp(self.log_weights)) - stats.log_base

@@ -14,17 +14,18 @@ from numpy.typing import ArrayLike
 from adats.models.core import checks, linalg
 from adats.models.core.errors import InvalidValue
 from adats.models.core.frozen import evolve, fill
+from adats.models.core.linalg import times
 from adats.models.core.registry import register
 from adats.models.core.types import FloatArray, Rng
 from adats.models.latent import full
 from adats.models.latent import sites as ep
-from adats.models.latent.base import LatentBase, checked_design, covariances_of, means_of, octave
-from adats.models.latent.full import Full, FullPrior, Seen
+from adats.models.latent.base import LatentBase, checked_design, covariances_of, doublings, means_of
+from adats.models.latent.full import FullPrior, FullSpread, SiteSums
 from adats.models.latent.row_belief import LatentRows, LatentRowsPosterior
 from adats.models.latent.row_stats import MOST_ROWS, ClickRows, EventRows, RowSites
 
 STATS: dict[str, type[RowSites]] = {"binary": ClickRows, "count": EventRows}
-FEW = 8  # rows that are told one by one: with more, all are worked out anew
+FEW = 8  # rows whose sites are worked out one by one: with more, all are worked out anew
 
 
 class RowDigest(NamedTuple):
@@ -33,7 +34,7 @@ class RowDigest(NamedTuple):
     stats: RowSites
     message: FloatArray
     design: FloatArray | None  # Φ
-    known: Seen  # G̃ and b̃
+    known: SiteSums  # G̃ and b̃
 
 
 @register
@@ -55,7 +56,7 @@ class LatentLinearMeta(LatentBase[RowSites, RowDigest]):
     """
 
     NAME: ClassVar[str] = "latent-linear"
-    spread: Full
+    spread: FullSpread
     task_scale: FloatArray | None  # (candidates,), if it is that of every entry of theta
 
     def __init__(
@@ -78,7 +79,7 @@ class LatentLinearMeta(LatentBase[RowSites, RowDigest]):
                 raise InvalidValue("task_scale", f"is a number a candidate, got {scale.shape}")
             spread = _round(scale, dim)
         elif task_cov is not None and task_scale is None:
-            spread = Full.of(covariances_of("task_cov", task_cov, dim))
+            spread = FullSpread.of(covariances_of("task_cov", task_cov, dim))
         else:
             raise ValueError("give task_scale, the spread of tasks, or task_cov, a covariance")
         self._set(means, cov, spread, rewards, weights, phi)
@@ -104,7 +105,7 @@ class LatentLinearMeta(LatentBase[RowSites, RowDigest]):
         """A task's rows may be many or few."""
         return 0
 
-    def _spread_of(self, dim: int) -> Full:
+    def _spread_of(self, dim: int) -> FullSpread:
         """Σ_0 in a task whose theta has so many entries."""
         if dim == self.n_features:
             return self.spread
@@ -159,7 +160,7 @@ class LatentLinearMeta(LatentBase[RowSites, RowDigest]):
 
     def _digested(self, stats: RowSites, phi: FloatArray | None) -> RowDigest:
         count = self.log_weights.size
-        known = full.seen(stats.sites_of(count), stats.rows, stats.frozen)
+        known = full.site_sums(stats.sites_of(count), stats.rows, stats.frozen)
         terms = full.terms(self._spread_of(stats.rows.shape[1]).factor, known)
         terms[:, -1, -1] += 2.0 * stats.log_base
         if phi is not None:
@@ -180,21 +181,21 @@ class LatentLinearMeta(LatentBase[RowSites, RowDigest]):
         the anchor is a new one, when the pulls of the task have doubled, and before rows are let
         go."""
         phi, anchor, sites = old.design, self.anchor.number, stats.sites_of(self.log_weights.size)
-        told = [(row, *stats.table[:2, row].tolist()) for row in stats.stale[: FEW + 1]]
-        alone = (
+        stale_rows = [(row, *stats.table[:2, row].tolist()) for row in stats.stale[: FEW + 1]]
+        one_by_one = (
             sites is stats.sites
             and stats.anchor == anchor
-            and octave(stats.pulls) == octave(old.stats.pulls)
-            and len(told) <= FEW
+            and doublings(stats.pulls) == doublings(old.stats.pulls)
+            and len(stale_rows) <= FEW
             and len(stats.rows) <= MOST_ROWS
-            and all(n > 0 for _, n, _ in told)
+            and all(n > 0 for _, n, _ in stale_rows)
         )
-        if alone:
+        if one_by_one:
             prior, sites = self._task_anchor(stats, phi), sites.copy()
-            if stats.told is old.stats and len(told) == 1:
+            if stats.settled_before is old.stats and len(stale_rows) == 1:
                 prior = prior._replace(known=old.known)
-            for row, n, s in told:
-                ep.tell(self.family, n, s, prior, sites, row)
+            for row, n, s in stale_rows:
+                ep.update_site(self.family, n, s, prior, sites, row)
             stats = stats.with_sites(sites, anchor)
         else:
             stats = self._settled(stats, phi, sites)
@@ -212,7 +213,7 @@ class LatentLinearMeta(LatentBase[RowSites, RowDigest]):
         if phi is not None:
             mean, factor = mean @ phi.T, np.matmul(phi, factor)
         turned = np.swapaxes(half, -1, -2)
-        theta = mean + full.times(turned, full.times(half, shift - full.times(gram, mean)))
+        theta = mean + times(turned, times(half, shift - times(gram, mean)))
         moved = factor - np.matmul(turned, np.matmul(half, np.matmul(gram, factor)))
         wide = np.concatenate([turned, moved], axis=-1)
         which = np.arange(self.log_weights.size)
@@ -265,7 +266,7 @@ class LatentLinearMeta(LatentBase[RowSites, RowDigest]):
         return found | {"task_scale": self.task_scale}
 
 
-def _round(scale: FloatArray, dim: int) -> Full:
+def _round(scale: FloatArray, dim: int) -> FullSpread:
     """Σ_0 = scale² I of each candidate."""
     eye = np.eye(dim)
-    return Full(scale[:, None, None] * eye, scale[:, None, None] ** 2 * eye)
+    return FullSpread(scale[:, None, None] * eye, scale[:, None, None] ** 2 * eye)

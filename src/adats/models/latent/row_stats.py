@@ -11,7 +11,7 @@ from adats.models.core import checks
 from adats.models.core.errors import InvalidValue
 from adats.models.core.types import FloatArray
 from adats.models.latent.family import BINARY, COUNT, Family
-from adats.models.latent.full import let_go, seen
+from adats.models.latent.full import frozen_sums, site_sums
 
 MOST_ROWS = 128  # that a task keeps apart: beyond, half of them are let go
 MOST_REWARDS = 1e15  # that are still counted one by one
@@ -36,7 +36,7 @@ class RowSites:
     stale: tuple[int, ...] = ()
     frozen: FloatArray | None = None  # (candidates, d² + d + 1)
     gone: float = 0.0
-    told: Self | None = None  # the settled statistics to which nothing but the stale rows was told
+    settled_before: Self | None = None  # what these were before rewards of the stale rows came
     REWARDS_ADD: ClassVar[bool] = False
     FAMILY: ClassVar[Family]
     ROWS: ClassVar[int]  # of the table
@@ -131,7 +131,7 @@ class RowSites:
             table[:, place] = column
             sites = None if sites is None else _opened(sites, place)
             stale = (*(i + (i >= place) for i in self.stale), place)
-        before = self if self.settled else self.told
+        before = self if self.settled else self.settled_before
         anchor, frozen, gone = self.anchor, self.frozen, self.gone
         return type(self)(rows, table, sites, anchor, stale, frozen, gone, before)
 
@@ -150,8 +150,8 @@ class RowSites:
         starts = np.flatnonzero(first)
         new, sizes = (_grouped(part, starts) for part in (tables, np.abs(tables)))
         left = (np.abs(new[:2]) > ROUND_OFF * sizes[:2]).any(axis=0)
-        told = np.isin(order, self.stale) | (order >= len(self.rows))
-        stale = np.flatnonzero(_grouped(told[None].astype(float), starts)[0, left])
+        changed = np.isin(order, self.stale) | (order >= len(self.rows))
+        stale = np.flatnonzero(_grouped(changed[None].astype(float), starts)[0, left])
         sites = self.sites
         if sites is not None:
             wide = np.concatenate([sites, np.zeros((*sites.shape[:2], len(x)))], axis=2)
@@ -192,9 +192,9 @@ class RowSites:
         if len(self.rows) <= MOST_ROWS:
             return type(self)(self.rows, self.table, sites, anchor, (), self.frozen, self.gone)
         go, stay = slice(0, None, 2), slice(1, None, 2)
-        known = seen(sites[..., go], self.rows[go])
+        known = site_sums(sites[..., go], self.rows[go])
         base = self.table[2:, go].sum()
-        frozen = let_go(known._replace(log_s=known.log_s - base))
+        frozen = frozen_sums(known._replace(log_s=known.log_s - base))
         if self.frozen is not None:
             frozen += self.frozen
         gone = self.gone + float(self.table[0, go].sum())

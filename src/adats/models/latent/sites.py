@@ -32,7 +32,7 @@ ROUND_OFF = 1e-6  # of fractional counts that were put in and taken out
 LEAST_VARIANCE = 1e-6  # of a cavity: what is known better needs no wider fit, and round-off grows
 
 
-class Prior(Protocol):
+class SitePrior(Protocol):
     """What is believed of all eta of a task before its rewards: Gaussian, for each candidate."""
 
     def cavities(self, sites: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -110,7 +110,9 @@ def fit(
     return first, spread
 
 
-def tell(family: Family, n: float, s: float, prior: Prior, sites: FloatArray, arm: int) -> None:
+def update_site(
+    family: Family, n: float, s: float, prior: SitePrior, sites: FloatArray, arm: int
+) -> None:
     """Put the site of one arm into `sites`, after its rewards have changed: n and s in all."""
     own = sites[..., arm]
     if n <= 0.0 or s < 0.0 or s > family.most * n:
@@ -128,7 +130,7 @@ def tell(family: Family, n: float, s: float, prior: Prior, sites: FloatArray, ar
 
 
 def settled_many(
-    family: Family, n: FloatArray, s: FloatArray, prior: Prior, sites: FloatArray
+    family: Family, n: FloatArray, s: FloatArray, prior: SitePrior, sites: FloatArray
 ) -> FloatArray:
     """As `settled`, of many tasks (the first axis of n and s, the second of the sites), one arm
     after another and only in the tasks that pulled it."""
@@ -143,7 +145,7 @@ def settled_many(
                 continue
             own = sites[:, some]
             before = own[:2, ..., arm].copy()
-            m, v = tell_many(family, n[some, arm], s[some, arm], prior, own, arm)
+            m, v = update_sites(family, n[some, arm], s[some, arm], prior, own, arm)
             sites[..., arm][:, some] = own[..., arm]
             tight = own[0, ..., arm] + 1.0 / v
             change = own[1, ..., arm] - before[1]
@@ -156,10 +158,10 @@ def settled_many(
     return sites
 
 
-def tell_many(
-    family: Family, n: FloatArray, s: FloatArray, prior: Prior, sites: FloatArray, arm: int
+def update_sites(
+    family: Family, n: FloatArray, s: FloatArray, prior: SitePrior, sites: FloatArray, arm: int
 ) -> tuple[FloatArray, FloatArray]:
-    """As `tell`, of one arm in many tasks; gives the cavities, mean and variance."""
+    """As `update_site`, of one arm in many tasks; gives the cavities, mean and variance."""
     own = sites[..., arm]
     m, v = prior.cavity(sites, arm)
     variance = v / (1.0 + own[0] * v)
@@ -186,7 +188,7 @@ def check_counts(family: Family, n: FloatArray, s: FloatArray) -> None:
 
 
 def settled(
-    family: Family, n: FloatArray, s: FloatArray, prior: Prior, sites: FloatArray
+    family: Family, n: FloatArray, s: FloatArray, prior: SitePrior, sites: FloatArray
 ) -> FloatArray:
     """The sites of all arms, each right for its cavity, from any sites."""
     check_counts(family, n, s)

@@ -18,8 +18,8 @@ from adats.models.core.stats import ArmStats
 from adats.models.core.types import FloatArray
 from adats.models.latent import sites as ep
 from adats.models.latent.family import Family
-from adats.models.latent.full import Full
-from adats.models.latent.level import Level
+from adats.models.latent.full import FullSpread
+from adats.models.latent.level import LevelSpread
 
 CHUNK = 1024  # tasks at a time: what is worked out on the way stays small
 START = 0.3  # of both spreads
@@ -90,7 +90,7 @@ def gathered(
 class Learned(NamedTuple):
     """Spreads, and what is known of mu and of every task with them."""
 
-    spread: Level | Full
+    spread: LevelSpread | FullSpread
     mean: FloatArray  # of mu, and its covariance
     cov: FloatArray
     sites: FloatArray  # (3, tasks, arms)
@@ -98,10 +98,10 @@ class Learned(NamedTuple):
     curve: FloatArray  # what was made as large as possible, by step
 
 
-class Way(NamedTuple):
+class Parametrisation(NamedTuple):
     """How spreads depend on the numbers that the search moves, and what is believed of those."""
 
-    spread: Callable[[FloatArray], Level | Full]
+    spread: Callable[[FloatArray], LevelSpread | FullSpread]
     slope: Callable[[FloatArray, FloatArray], FloatArray]  # from the slope by Σ_0
     prior: Callable[[FloatArray], tuple[float, FloatArray]]  # log density, and its slope
 
@@ -114,9 +114,9 @@ def learn_level(log: Log, own: float = START, shared: float = START) -> Learned:
     """
     single = log.n.shape[1] == 1
 
-    def spread(at: FloatArray) -> Level:
+    def spread(at: FloatArray) -> LevelSpread:
         squares = np.exp(2 * at)
-        return Level(squares[:1, None], np.zeros((1, 1)) if single else squares[1:, None])
+        return LevelSpread(squares[:1, None], np.zeros((1, 1)) if single else squares[1:, None])
 
     def slope(at: FloatArray, by_cov: FloatArray) -> FloatArray:
         both = np.array([by_cov.trace(), by_cov.sum()])
@@ -129,7 +129,7 @@ def learn_level(log: Log, own: float = START, shared: float = START) -> Learned:
 
     guess = np.array([own] if single else [own, shared])
     first = np.clip(np.log(np.maximum(guess, 1e-300)), math.log(0.02), MOST)
-    return _climb(log, Way(spread, slope, prior), first)
+    return _climb(log, Parametrisation(spread, slope, prior), first)
 
 
 def learn_full(log: Log, around: Learned) -> Learned:
@@ -149,9 +149,9 @@ def learn_full(log: Log, around: Learned) -> Learned:
         a[below] = np.where(diagonal, np.exp(at), at)
         return a
 
-    def spread(at: FloatArray) -> Full:
+    def spread(at: FloatArray) -> FullSpread:
         factor = (base @ matrix(at))[None]
-        return Full(factor, factor @ factor.transpose(0, 2, 1))
+        return FullSpread(factor, factor @ factor.transpose(0, 2, 1))
 
     def moved(a: FloatArray, slope: FloatArray) -> FloatArray:
         by_entry: FloatArray = slope[below]
@@ -168,17 +168,19 @@ def learn_full(log: Log, around: Learned) -> Learned:
         by_a = weight * (inverse.T @ inverse @ inverse.T - np.diag(1 / a.diagonal()))
         return float(value), moved(a, by_a)
 
-    return _climb(log, Way(spread, slope, prior), np.zeros(diagonal.size), around)
+    return _climb(log, Parametrisation(spread, slope, prior), np.zeros(diagonal.size), around)
 
 
-def _climb(log: Log, way: Way, at: FloatArray, start: Learned | None = None) -> Learned:
+def _climb(
+    log: Log, form: Parametrisation, at: FloatArray, start: Learned | None = None
+) -> Learned:
     """From `at` to the largest sum of evidence and prior density."""
-    now = _settled(log, way.spread(at), start)
-    curve, reach = [now.log_evidence + way.prior(at)[0]], REACH
+    now = _settled(log, form.spread(at), start)
+    curve, reach = [now.log_evidence + form.prior(at)[0]], REACH
     for _ in range(STEPS):
-        goal = _goal(log, way, at, now.sites, curve[-1], reach)
-        new = _settled(log, way.spread(goal), now)
-        value = new.log_evidence + way.prior(goal)[0]
+        goal = _goal(log, form, at, now.sites, curve[-1], reach)
+        new = _settled(log, form.spread(goal), now)
+        value = new.log_evidence + form.prior(goal)[0]
         gain = value - curve[-1]
         if gain > -ENOUGH:
             at, now, reach = goal, new, min(2 * reach, REACH)
@@ -193,15 +195,15 @@ def _climb(log: Log, way: Way, at: FloatArray, start: Learned | None = None) -> 
 
 
 def _goal(
-    log: Log, way: Way, at: FloatArray, sites: FloatArray, here: float, reach: float
+    log: Log, form: Parametrisation, at: FloatArray, sites: FloatArray, here: float, reach: float
 ) -> FloatArray:
     """Where evidence and prior density are largest with these sites, no further than `reach`."""
     from scipy.optimize import Bounds, minimize
 
     def loss(x: FloatArray) -> tuple[float, FloatArray]:
-        log_prior, slope = way.prior(x)
-        value, by_cov = _slope(log, way.spread(x), sites)
-        return here - value - log_prior, -way.slope(x, by_cov) - slope
+        log_prior, slope = form.prior(x)
+        value, by_cov = _slope(log, form.spread(x), sites)
+        return here - value - log_prior, -form.slope(x, by_cov) - slope
 
     bounds = Bounds(np.maximum(at - reach, LEAST), np.minimum(at + reach, MOST))
     options: Any = {"maxiter": INNER, "ftol": 0.1 * ENOUGH}
@@ -210,7 +212,7 @@ def _goal(
     return goal
 
 
-def _settled(log: Log, spread: Level | Full, start: Learned | None) -> Learned:
+def _settled(log: Log, spread: LevelSpread | FullSpread, start: Learned | None) -> Learned:
     """Sites and mu in turns, until both fit."""
     sites = np.zeros((3, *log.n.shape)) if start is None else start.sites
     mean, cov = (None, None) if start is None else (start.mean, start.cov)
@@ -249,7 +251,7 @@ def _pooled(log: Log) -> FloatArray:
 
 
 def _messages(
-    log: Log, spread: Level | Full, sites: FloatArray
+    log: Log, spread: LevelSpread | FullSpread, sites: FloatArray
 ) -> Iterator[tuple[slice, FloatArray]]:
     """T of every task, in chunks, before any design."""
     for part in log.chunks():
@@ -280,19 +282,21 @@ def _mu(log: Log, total: FloatArray) -> linalg.Gaussians:
     return linalg.condition_all(frame, turned, total[None])
 
 
-def _slope(log: Log, spread: Level | Full, sites: FloatArray) -> tuple[float, FloatArray]:
+def _slope(
+    log: Log, spread: LevelSpread | FullSpread, sites: FloatArray
+) -> tuple[float, FloatArray]:
     """The evidence with these sites, and its derivative ½ Σ (ggᵀ - M + MCM) by Σ_0.
 
     With g = h - M mean, and mean and C those of mu: as in the linear model (docs/math/fitting.md).
     """
-    told = partial(_messages, log, spread, sites)
-    kept = list(told()) if sites.size * sites.shape[-1] < KEPT else None
-    mu = _mu(log, _total(log, kept or told()))
+    messages = partial(_messages, log, spread, sites)
+    kept = list(messages()) if sites.size * sites.shape[-1] < KEPT else None
+    mu = _mu(log, _total(log, kept or messages()))
     half = mu.halves()
     mean, factor = mu.means(half)[0], half[0].T
     arms = sites.shape[-1]
     slope = np.zeros((arms, arms))
-    for part, found in kept or told():
+    for part, found in kept or messages():
         m = found[:, :-1, :-1]
         score = -found[:, -1, :-1] - (m @ log.of_arms(mean, part)[..., None])[..., 0]
         known = (m @ log.of_arms(factor, part)).transpose(1, 0, 2).reshape(arms, -1)

@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from adats.models.core import checks, linalg
 from adats.models.core.belief import BeliefBase
-from adats.models.core.frozen import fill, put
 from adats.models.core.draws import Draws
+from adats.models.core.frozen import fill, put
 from adats.models.core.types import Conditioned, FloatArray, Rng
 from adats.models.gaussian.belief import LOG_2PI, GaussianArms
 from adats.models.linear.stats import LinearStats
@@ -21,10 +21,8 @@ class _Linear(BeliefBase):
 
     NAME: ClassVar[str] = "linear"
     noise: float
-    if TYPE_CHECKING:  # fields or properties
+    if TYPE_CHECKING:  # a field or a property
 
-        @property
-        def mean(self) -> FloatArray: ...
         @property
         def factor(self) -> FloatArray: ...
 
@@ -137,14 +135,17 @@ class LinearPosterior(_Linear):
         return theta
 
 
-@dataclass(frozen=True, eq=False)
-class LinearBeliefs(BeliefBase):
+class _Linears(BeliefBase):
     """The same beliefs over many tasks: mean and factor have a first axis for the task."""
 
     NAME: ClassVar[str] = "linear"
-    mean: FloatArray
-    factor: FloatArray
     noise: float
+    if TYPE_CHECKING:  # fields or properties
+
+        @property
+        def mean(self) -> FloatArray: ...
+        @property
+        def factor(self) -> FloatArray: ...
 
     @property
     def scale(self) -> FloatArray:
@@ -174,7 +175,16 @@ class LinearBeliefs(BeliefBase):
 
 
 @dataclass(frozen=True, eq=False)
-class LinearPosteriors(LinearBeliefs):
+class LinearBeliefs(_Linears):
+    """theta ~ N(mean, factor @ factorᵀ) in every task."""
+
+    mean: FloatArray
+    factor: FloatArray
+    noise: float
+
+
+@dataclass(frozen=True, eq=False)
+class LinearPosteriors(_Linears):
     """`LinearPosterior` of many tasks, with theta = mu + F u in each, u ~ N(0, I)."""
 
     mu: linalg.Gaussian
@@ -184,10 +194,7 @@ class LinearPosteriors(LinearBeliefs):
     xy: FloatArray  # B/σ²
     inner: FloatArray  # I + FᵀGF/σ²
     lower: FloatArray  # C, with C Cᵀ = inner
-
-    def __init__(self, *parts: Any) -> None:
-        names = ("mu", "design", "prior", "gram", "xy", "inner", "lower", "noise")
-        fill(self, **dict(zip(names, parts, strict=True)))
+    noise: float
 
     def _designed(self, points: FloatArray) -> FloatArray:
         return points if self.design is None else points @ self.design.T
@@ -201,12 +208,12 @@ class LinearPosteriors(LinearBeliefs):
         return mu + u @ self.prior.T
 
     @cached_property
-    def mean(self) -> FloatArray:  # type: ignore[override]
+    def mean(self) -> FloatArray:
         """QΦμ̂ + QΣ_0B/σ²."""
         return self._given(np.broadcast_to(self._designed(self.mu.mean), self.xy.shape))
 
     @cached_property
-    def factor(self) -> FloatArray:  # type: ignore[override]
+    def factor(self) -> FloatArray:
         """Of the covariances QΣ_0 + QΦΣ̂ΦᵀQᵀ, with Q = I - FC⁻ᵀC⁻¹FᵀG/σ²."""
         half = np.linalg.solve(self.lower, np.broadcast_to(self.prior.T, self.gram.shape))
         turned = np.swapaxes(half, -1, -2)

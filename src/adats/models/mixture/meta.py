@@ -41,9 +41,9 @@ class MixturePosteriors(EachBelief):
 
     @cached_property
     def parts(self) -> Sequence[Any]:  # type: ignore[override]
-        return [self._meta.posterior(digest) for digest in self._digests]
+        return [self._meta.posterior(cast(MixtureDigest, digest)) for digest in self._digests]
 
-    def sample(self, rng: Draws) -> FloatArray:
+    def sample(self, rng: Draws) -> FloatArray:  # type: ignore[override]
         return self._meta.sample_many(self._digests.rows, rng)
 
 
@@ -184,7 +184,8 @@ class MixtureMeta(MetaBase[ArmStats, MixtureDigest]):
         tasks, groups = len(rows), self.log_weights.shape[1]
         cumulative = np.cumsum(softmax(self._log_posterior()), axis=0)
         points = rng.random((tasks, groups))
-        columns = [c.searchsorted(p * c[-1], side="right") for c, p in zip(cumulative.T, points.T)]
+        pairs = zip(cumulative.T, points.T, strict=True)
+        columns = [c.searchsorted(p * c[-1], side="right") for c, p in pairs]
         index = np.minimum(np.stack(columns, axis=1), len(cumulative) - 1)
         arms = np.arange(self.n_arms)
         picked = self.priors.of(*(p[index, arms] for p in self.priors.parameters()))

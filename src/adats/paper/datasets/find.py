@@ -9,7 +9,7 @@ VARIABLE = "ADATS_DATA"
 
 
 @dataclass(frozen=True)
-class Part:
+class DatasetFile:
     """One file of a dataset: the names it may have, and where it comes from."""
 
     names: tuple[str, ...]  # the first is that of the download
@@ -18,38 +18,40 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Source:
+class Dataset:
     """A dataset to be found: its title, the subfolder it may be in, and its files."""
 
     title: str
     folder: str
-    parts: tuple[Part, ...]
+    files: tuple[DatasetFile, ...]
 
 
-def find(source: Source, data: Folder | None = None, *, download: bool = True) -> tuple[Path, ...]:
-    """The path of every part, all from one folder.
+def find(
+    dataset: Dataset, data: Folder | None = None, *, download: bool = True
+) -> tuple[Path, ...]:
+    """The path of every file, all from one folder.
 
     A folder that is given must hold them. Else they are looked for in the folder that the
     environment variable ADATS_DATA names and in the cache, and else downloaded into the cache. A
     folder holds files directly or in the dataset's subfolder.
     """
     if data is not None:
-        found = _look(source, Path(data), "--data")
+        found = _look(dataset, Path(data), "--data")
         if found is None:
-            names = " and ".join(" or ".join(part.names) for part in source.parts)
-            raise ValueError(f"{data} does not hold {source.title}: it needs {names}")
+            names = " and ".join(" or ".join(file.names) for file in dataset.files)
+            raise ValueError(f"{data} does not hold {dataset.title}: it needs {names}")
         return found
     variable = os.environ.get(VARIABLE)
     if variable:
-        found = _look(source, Path(variable), VARIABLE)
+        found = _look(dataset, Path(variable), VARIABLE)
         if found is not None:
             return found
-    cache = cache_folder() / source.folder
+    cache = cache_folder() / dataset.folder
     if cache.is_dir():
-        found = _look(source, cache, "the cache")
+        found = _look(dataset, cache, "the cache")
         if found is not None:
             return found
-    return _download(source, cache, allowed=download)
+    return _download(dataset, cache, allowed=download)
 
 
 def cache_folder() -> Path:
@@ -61,34 +63,34 @@ def cache_folder() -> Path:
     return Path(pooch.os_cache("adats"))
 
 
-def _look(source: Source, folder: Path, giver: str) -> tuple[Path, ...] | None:
+def _look(dataset: Dataset, folder: Path, giver: str) -> tuple[Path, ...] | None:
     if not folder.is_dir():
         raise ValueError(f"{giver} must name a folder that exists, got {folder}")
-    for place in (folder, folder / source.folder):
+    for place in (folder, folder / dataset.folder):
         found = [
-            next((place / name for name in part.names if (place / name).exists()), None)
-            for part in source.parts
+            next((place / name for name in file.names if (place / name).exists()), None)
+            for file in dataset.files
         ]
         paths = tuple(path for path in found if path is not None)
-        if len(paths) == len(source.parts):
+        if len(paths) == len(dataset.files):
             return paths
     return None
 
 
-def _download(source: Source, cache: Path, *, allowed: bool) -> tuple[Path, ...]:
+def _download(dataset: Dataset, cache: Path, *, allowed: bool) -> tuple[Path, ...]:
     import pooch
 
     reason = "downloads are switched off"
     if allowed:
         try:
             return tuple(
-                Path(pooch.retrieve(part.url, f"md5:{part.md5}", part.names[0], cache))
-                for part in source.parts
+                Path(pooch.retrieve(file.url, f"md5:{file.md5}", file.names[0], cache))
+                for file in dataset.files
             )
         except (OSError, ValueError) as error:  # no network, no space, another checksum
             reason = f"the download failed: {error}"
-    files = " and ".join(part.url for part in source.parts)
+    files = " and ".join(file.url for file in dataset.files)
     raise ValueError(
-        f"{source.title} is not here. Fetch {files} and put them into a folder that --data or the "
+        f"{dataset.title} is not here. Fetch {files} and put them into a folder that --data or the "
         f"environment variable {VARIABLE} names, or into {cache} ({reason})"
     )

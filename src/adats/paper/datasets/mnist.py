@@ -7,24 +7,24 @@ from pathlib import Path
 
 import numpy as np
 
-from adats.paper.datasets.find import Folder, Part, Source, find
+from adats.paper.datasets.find import Dataset, DatasetFile, Folder, find
 from adats.paper.datasets.images import Bytes, ImageData, Split, grey, halves, shrink
 
 SIDE = 7  # 28 × 28 pixels become 7 × 7 = 49 features
 MIRROR = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 
 
-def _part(stem: str, kind: str, md5: str) -> Part:
+def _file(stem: str, kind: str, md5: str) -> DatasetFile:
     names = [f"{stem}{mark}{kind}{end}" for mark in "-." for end in (".gz", "")]
-    return Part(tuple(names), MIRROR + names[0], md5)
+    return DatasetFile(tuple(names), MIRROR + names[0], md5)
 
 
-MNIST = Source(
+MNIST = Dataset(
     "MNIST",
     "mnist",
     (
-        _part("train-images", "idx3-ubyte", "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
-        _part("train-labels", "idx1-ubyte", "d53e105ee54ea40749a09fcbcd1e9432"),
+        _file("train-images", "idx3-ubyte", "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
+        _file("train-labels", "idx1-ubyte", "d53e105ee54ea40749a09fcbcd1e9432"),
     ),
 )
 

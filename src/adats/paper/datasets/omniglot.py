@@ -9,23 +9,23 @@ from adats.models.core import files
 from adats.models.core.types import FloatArray
 from adats.paper.datasets.characters import DRAWERS, read_characters
 from adats.paper.datasets.cnn import RECIPE, TRAINING, Progress, Training, learn_features
-from adats.paper.datasets.find import Folder, Part, Source, cache_folder, find
+from adats.paper.datasets.find import Dataset, DatasetFile, Folder, cache_folder, find
 from adats.paper.datasets.images import Bytes, ImageData, Split, grey
 
 GITHUB = "https://raw.githubusercontent.com/brendenlake/omniglot/master/python/"
 KIND = "adats-features"
 
 
-def _part(name: str, md5: str) -> Part:
-    return Part((f"{name}.zip", name, f"{name}.npz"), f"{GITHUB}{name}.zip", md5)
+def _file(name: str, md5: str) -> DatasetFile:
+    return DatasetFile((f"{name}.zip", name, f"{name}.npz"), f"{GITHUB}{name}.zip", md5)
 
 
-OMNIGLOT = Source(
+OMNIGLOT = Dataset(
     "Omniglot",
     "omniglot",
     (
-        _part("images_background", "68d2efa1b9178cc56df9314c21c6e718"),
-        _part("images_evaluation", "6b91aef0f799c5bb55b94e3f2daec811"),
+        _file("images_background", "68d2efa1b9178cc56df9314c21c6e718"),
+        _file("images_evaluation", "6b91aef0f799c5bb55b94e3f2daec811"),
     ),
 )
 

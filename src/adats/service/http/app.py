@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.routing import Route, Router
 
 from adats.service import export
+from adats.service.answers import report
 from adats.service.commit_queue import CommitQueue
 from adats.service.engine import Engine
 from adats.service.errors import DamagedStore, Invalid, NotFound, StoreError, status_of, text_of
@@ -42,7 +43,6 @@ from adats.service.messages import (
     RewardBatchRequest,
     RewardRequest,
 )
-from adats.service.report import report
 from adats.service.spec import arms_of_control, parse
 from adats.service.stores.interface import Action, ExperimentRow, ReadView, Reward
 

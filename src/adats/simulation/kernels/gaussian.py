@@ -17,7 +17,7 @@ from adats.simulation.kernels.registry import TS, LoopInput
 
 ArmPrior = tuple[FloatArray, FloatArray, FloatArray]  # mean, scale and noise of every arm
 posterior: Any = inlined(posterior_of_arm)
-_arm_digest = compiled(arm_digest)
+_arm_digest: Any = compiled(arm_digest)
 _meta_posterior = inlined(meta_posterior)
 _two_sum = compiled(two_sum)
 

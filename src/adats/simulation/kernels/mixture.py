@@ -1,11 +1,11 @@
 """Bernoulli and Poisson arms with a mixture of priors."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from adats.models import MixtureArms
+from adats.models import ArmStats, MixtureArms
 from adats.models.core.product import ProductArms
 from adats.models.core.types import FloatArray, Rng
 from adats.simulation.kernels.common import World, compiled, count_reward, fresh, pick
@@ -94,12 +94,12 @@ def poisson(mean: float, point: float) -> float:
     return count
 
 
-def play(problem: "MixtureProblem", task: LoopInput) -> Any:
+def play(problem: "MixtureProblem", task: LoopInput) -> ArmStats | None:
     prior: MixtureArms = task.prior
     return _play(problem, task, prior.weights, prior.components.parameters(), prior.components)
 
 
-def play_told(problem: "MixtureProblem", task: LoopInput) -> Any:
+def play_told(problem: "MixtureProblem", task: LoopInput) -> ArmStats | None:
     """The same where the candidate is known, so that there is nothing to draw."""
     prior: ProductArms = task.prior
     return _play(problem, task, np.ones((1, 0)), tuple(p[None] for p in prior.parameters()), prior)
@@ -111,7 +111,7 @@ def _play(
     weights: FloatArray,
     parameters: tuple[FloatArray, ...],
     kind: ProductArms,
-) -> Any:
+) -> ArmStats | None:
     if task.policy.number != TS:
         return None
     weights, shape, rate = fresh(weights, *parameters)
