@@ -23,6 +23,7 @@ from adats.models.core.registry import meta_from_dict, meta_to_dict
 from adats.models.core.types import BoolArray, MetaBelief, Rng, Task
 
 FORMAT = "adats-agent"
+COLUMNS = 2  # the version of files that have tasks in columns
 ORACLES = ("BestArm", "Top", "ShortestPath", "SpanningTree", "Matching")
 SOURCES: dict[str, Callable[[dict[str, Any]], PriorSource]] = {
     "AdaTS": lambda _: Marginal(),
@@ -64,7 +65,7 @@ def write_agent(path: str | os.PathLike[str], kind: str, state: AgentState) -> N
     states, version = state.tasks, 1
     if isinstance(states, ColumnBook):
         header["columns"], arrays["columns"], states = states.split()
-        version = 2
+        version = COLUMNS
     header["tasks"] = list(states)
     arrays |= pack_states(states.values()) | setup.source.arrays()
     if arms.features is not None:
@@ -76,7 +77,7 @@ def read_agent(
     path: str | os.PathLike[str], *, oracle: Oracle | None, policy: Policy | None
 ) -> tuple[str, AgentState]:
     """The kind of an agent and all that it is made of; everything is checked again."""
-    header, arrays = files.read_npz(path, FORMAT)
+    header, arrays = files.read_npz(path, FORMAT, newest=COLUMNS)
     try:
         return header["agent"], _state(header, arrays, oracle, policy)
     except files.DAMAGED as error:

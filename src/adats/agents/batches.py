@@ -187,11 +187,11 @@ def decide_many(
     actions = np.empty(at.size, dtype=np.intp)
     chances = np.empty(at.size) if request.propensities else None
     rounds = passes(at) if setup.counts_pending else [np.arange(at.size)]
-    size = max(NUMBERS // book.layout.stats, 64)  # what a processor's cache can hold
     for places in rounds:
-        for part in chunks(places.size, size):
+        for part in chunks(places.size, size_of(book.layout)):
             some = places[part]
-            chosen, chance = choose_many(setup, meta, _at(book, at, request, some), rng.take(some))
+            asked = asked_of(book.layout, book.array[at[some]], _at(request, some))
+            chosen, chance = choose_many(setup, meta, asked, rng.take(some))
             actions[some] = chosen
             if chances is not None:
                 chances[some] = chance
@@ -209,20 +209,28 @@ class Asked(NamedTuple):
     pending: FloatArray | None = None
 
 
-def _at(book: ColumnBook, at: IntArray, request: Request, some: IntArray) -> Asked:
-    """Of the tasks at some places of the request."""
-    state = book.array[at[some]]
-    stats, rounds, _, _, pending = book.layout.slices
+def size_of(layout: Layout) -> int:
+    """Of how many tasks a processor's cache can hold the statistics."""
+    return max(NUMBERS // layout.stats, 64)
+
+
+def _at(request: Request, some: IntArray) -> Request:
+    """What is asked at some places of the request."""
     features, allowed, horizon = request.features, request.allowed, request.horizon
-    part = request._replace(
+    return request._replace(
         features=features[some] if features is not None and features.ndim == 3 else features,
         allowed=allowed[some] if allowed is not None and allowed.ndim == 2 else allowed,
         horizon=horizon[some] if horizon is not None and len(horizon) > 1 else horizon,
     )
+
+
+def asked_of(layout: Layout, states: FloatArray, request: Request) -> Asked:
+    """A request of tasks with these states, rows of a book."""
+    stats, rounds, _, _, pending = layout.slices
     waiting = None
-    if book.layout.pending:
-        waiting = np.nan_to_num(state[:, pending]).reshape(-1, *book.layout.pending)
-    return Asked(np.ascontiguousarray(state[:, stats]), part, state[:, rounds] + 1.0, waiting)
+    if layout.pending:
+        waiting = np.nan_to_num(states[:, pending]).reshape(-1, *layout.pending)
+    return Asked(np.ascontiguousarray(states[:, stats]), request, states[:, rounds] + 1.0, waiting)
 
 
 def choose_many(

@@ -8,9 +8,10 @@ import numpy as np
 from adats.agents.errors import RowsError
 from adats.models.core.types import BoolArray, IntArray, Rng
 
-BITS = 40  # of the count of decisions; those above it are the agent's own number
+BITS = 40  # of the count of decisions; those above it are the agent's own number, and all of
+# them together fit into a float, as tables may make of them
 OF_A_BATCH = 1 << BITS  # decisions of `ask` have smaller numbers
-AGENTS = (1 << 22) - 1
+AGENTS = (1 << 12) - 1
 
 
 def agent_number(rng: Rng) -> int:

@@ -25,7 +25,7 @@ class Decisions:
 
     task: Column
     action: Column
-    decision_id: Column
+    decision_id: Column | None = None
     propensity: Column | None = None
     features: FloatArray | None = None
 
@@ -49,7 +49,9 @@ class Decisions:
 
     def columns(self) -> dict[str, Column]:
         """All columns, by name."""
-        found = {"task": self.task, "action": self.action, "decision_id": self.decision_id}
+        found = {"task": self.task, "action": self.action}
+        if self.decision_id is not None:
+            found["decision_id"] = self.decision_id
         if self.propensity is not None:
             found["propensity"] = self.propensity
         if self.features is not None:
@@ -63,7 +65,8 @@ class Decisions:
         """One by one, as `ask` would have given them."""
         chances = [None] * len(self) if self.propensity is None else self.propensity.tolist()
         rows = [None] * len(self) if self.features is None else self.features
-        parts = (self.task.tolist(), self.action.tolist(), rows, self.decision_id.tolist(), chances)
+        numbers = [0] * len(self) if self.decision_id is None else self.decision_id.tolist()
+        parts = (self.task.tolist(), self.action.tolist(), rows, numbers, chances)
         for task, action, row, number, chance in zip(*parts, strict=True):
             yield Decision(task, action, row, number, propensity=chance)
 

@@ -58,11 +58,11 @@ def rewards_of(frame: Any, arms: Arms, meta: MetaBelief) -> RewardTable:
             sums = np.stack([_numbers(n, columns[n]) for n in ("pulls", "reward", "squares")])
     numbers = None
     if "decision_id" in columns:
-        numbers = columns["decision_id"]
-        if numbers.dtype.kind not in "iu":
-            others = [i for i, n in enumerate(numbers.tolist()) if type(n) is not int] or [0]
-            raise RowsError(others, f"decision_id is a whole number, got {numbers[others[0]]!r}")
-        numbers = numbers.astype(np.int64)
+        whole = _numbers("decision_id", columns["decision_id"])
+        numbers = whole.astype(np.int64)
+        bad = np.flatnonzero(numbers != whole)
+        if bad.size:
+            raise RowsError(bad, f"decision_id is a whole number, got {whole[bad[0]]}")
     if arms.n_features and not features:
         assert arms.features is not None
         pulled = arms.features[pulled]
@@ -96,10 +96,10 @@ def _numbers(name: str, values: Column) -> FloatArray:
         found = values.astype(np.float64)
     except (TypeError, ValueError):
         bad = [i for i, value in enumerate(values.tolist()) if not _is_number(value)]
-        raise RowsError(bad, f"{name} must be a number, got {values[bad[0]]!r}") from None
+        raise RowsError(bad, f"{name} must be a number, got {values.tolist()[bad[0]]!r}") from None
     bad_rows = np.flatnonzero(~np.isfinite(found))
     if bad_rows.size:
-        raise RowsError(bad_rows, f"{name} must be a finite number, got {values[bad_rows[0]]!r}")
+        raise RowsError(bad_rows, f"{name} must be a finite number, got {found[bad_rows[0]]}")
     return found
 
 

@@ -15,7 +15,6 @@ from adats.models.core.errors import FileFormatError
 from adats.models.core.types import FloatArray
 
 VERSION = 1
-READ = (1, 2)  # versions; 2 has what 1 has, and more
 DAMAGED = (
     KeyError,
     TypeError,
@@ -61,7 +60,9 @@ def write_npz(
     write_whole(path, lambda file: np.savez(file, header=head, **arrays))
 
 
-def read_npz(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def read_npz(
+    path: str | os.PathLike[str], kind: str, *, newest: int = VERSION
+) -> tuple[dict[str, Any], dict[str, Any]]:
     try:
         with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
@@ -72,17 +73,17 @@ def read_npz(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], d
         raise FileFormatError(
             f"{os.fspath(path)} is damaged or not an {kind} file: {error}"
         ) from None
-    check_kind(path, header, kind)
+    check_kind(path, header, kind, newest)
     return header, arrays
 
 
-def check_kind(path: str | os.PathLike[str], header: Any, kind: str) -> None:
+def check_kind(path: str | os.PathLike[str], header: Any, kind: str, newest: int = VERSION) -> None:
     if not isinstance(header, dict) or header.get("format") != kind:
         raise FileFormatError(f"{os.fspath(path)} is not an {kind} file")
-    if header.get("version") not in READ:
+    if header.get("version") not in range(1, newest + 1):
+        known = "1" if newest == 1 else f"1 to {newest}"
         raise FileFormatError(
-            f"{os.fspath(path)} has version {header.get('version')!r}; this adats reads "
-            f"{' and '.join(map(str, READ))}"
+            f"{os.fspath(path)} has version {header.get('version')!r}; this adats reads {known}"
         )
 
 
