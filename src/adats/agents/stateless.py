@@ -6,7 +6,7 @@ same however the table is cut up, and whatever engine has it.
 
 import hashlib
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +38,8 @@ def decide(
     """An action for each row of a table, by an agent, or by a prior alone, which stays as it is.
 
     The table may be of pandas, Polars or Arrow, of Ibis (DuckDB) or Spark, or a dict of columns;
-    the answer is of the same kind (an Arrow reader for Ibis), with the columns task, action,
-    decision_id if there is one, and propensity if it is asked for. `task` and `decision_id` name
+    the answer is of the same kind (Arrow for Ibis, `Decisions` for a dict), with the columns task,
+    action, decision_id if there is one, and propensity if it is asked for. `task` and `decision_id` name
     columns. The same seed gives the same decision for the same decision_id, or else for the same
     task: so a task has one decision unless its rows have numbers.
     """
@@ -47,15 +47,8 @@ def decide(
     names = (task, decision_id)
     if hasattr(table, "mapInArrow"):
         return _on_spark(table, scorer, names)
-    if hasattr(table, "to_pyarrow_batches"):
-        import pyarrow
-
-        reader = table.select(*(n for n in names if n)).to_pyarrow_batches(chunk_size=BATCH)
-        decided = (scorer.record_batch(part, names) for part in reader)
-        first = next(decided, None)
-        if first is None:
-            first = scorer.record_batch(reader.schema.empty_table(), names)
-        return pyarrow.RecordBatchReader.from_batches(first.schema, _chain(first, decided))
+    if hasattr(table, "to_pyarrow"):  # Ibis
+        table = table.select(*(name for name in names if name)).to_pyarrow()
     decisions = scorer.decide(columns_of(table), *names)
     if hasattr(table, "column_names"):
         return decisions.to_arrow()
@@ -151,11 +144,6 @@ def keys_of(seed: int, names: batches.Tasks) -> Keys:
         return own.digest()
 
     return np.frombuffer(b"".join(map(key, names)), dtype=np.uint64)
-
-
-def _chain(first: Any, rest: Iterable[Any]) -> Iterator[Any]:
-    yield first
-    yield from rest
 
 
 def _on_spark(table: Any, scorer: Scorer, names: tuple[str, str | None]) -> Any:
