@@ -130,7 +130,7 @@ def columns_of(frame: Any) -> dict[str, Column]:
 
 def _values(column: Any) -> Column:
     """An Arrow column; missing numbers are NaN, as in pandas."""
-    return np.asarray(column.to_numpy())
+    return np.asarray(column.to_numpy(zero_copy_only=False))
 
 
 def _read(path: Path) -> Any:

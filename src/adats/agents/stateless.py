@@ -39,9 +39,9 @@ def decide(
 
     The table may be of pandas, Polars or Arrow, of Ibis (DuckDB) or Spark, or a dict of columns;
     the answer is of the same kind (Arrow for Ibis, `Decisions` for a dict), with the columns task,
-    action, decision_id if there is one, and propensity if it is asked for. `task` and `decision_id` name
-    columns. The same seed gives the same decision for the same decision_id, or else for the same
-    task: so a task has one decision unless its rows have numbers.
+    action, decision_id if there is one, and propensity if it is asked for. `task` and `decision_id`
+    name columns. The same seed gives the same decision for the same decision_id, or else for the
+    same task: so a task has one decision unless its rows have numbers.
     """
     scorer = Scorer(agent, seed, horizon, propensities)
     names = (task, decision_id)
