@@ -200,6 +200,7 @@ class Agent(BatchVerbs):
         for pending still. Where rewards are binary or counts, so many `pulls` and `successes`, the
         sum of their rewards, may stand in place of single rewards; fractions are legal.
         """
+        counts = None  # of a decision of a batch
         if decision is not None:
             if not isinstance(decision, Decision):
                 raise ValueError(f"tell takes a Decision from ask, or task=; got {decision!r}")
@@ -207,7 +208,7 @@ class Agent(BatchVerbs):
                 raise ValueError("give a decision, or task, action and features, not both")
             task, action, features = decision.task, decision.action, decision.features
             if type(decision.decision_id) is int and decision.decision_id >= OF_A_BATCH:
-                self._count_reward_of(decision)
+                counts = self._counts_of([decision.decision_id])
         elif task is None:
             raise ValueError("tell needs a decision, or task= and action= (or features=)")
         task = task_name(task)
@@ -226,6 +227,8 @@ class Agent(BatchVerbs):
         before = self._meta
         state, self._meta = self._setup.learn(before, state, stats, pulled, decided=decided)
         self._book.put(task, state)
+        if counts is not None:
+            self._rewarded = decision_numbers.with_rewards(self._rewarded, counts)
         if self._meta.generation:
             if self._meta.generation != before.generation:
                 self._stale = None

@@ -1,7 +1,7 @@
 """`ask_many` and `tell_many` of an agent: one batch of decisions, one batch of rewards."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from adats.agents.decision import Decision
 from adats.agents.decision_numbers import OF_A_BATCH
 from adats.agents.decisions import Column, Decisions, columns_of, named, task_column
 from adats.agents.errors import RowsError
-from adats.agents.reward_tables import reward_rows, rewards_of, tasks_in
+from adats.agents.reward_tables import decision_ids, reward_rows, rewards_of, tasks_in
 from adats.agents.steps import Setup
 from adats.agents.task_columns import NOT_A_ROW, ColumnBook
 from adats.agents.task_state import DictBook, TaskState
@@ -56,13 +56,15 @@ class BatchVerbs:
         arms, or an array of yes and no, a row a task; `horizon` is a number, or one a task.
         """
         names = batches.tasks_of(tasks)
-        request = self._request(names, features, allowed, horizon, propensities)
-        reason = batches.why_one_by_one(self._setup, self._meta, request)
-        if design is not None:
-            reason = "a design"
+        allowed = list(allowed) if isinstance(allowed, Iterator) else allowed
+        reason = "a design" if design is not None else self._why_apart(names)
+        dim = self._setup.arms.n_features
+        if reason is not None and np.ndim(features):
+            dim = np.shape(features)[-1]  # as the designs of tasks have it
+        request = self._request(names, features, dim, allowed, horizon, propensities)
+        if reason is None:
+            reason = batches.why_one_by_one(self._setup, self._meta, request)
         book = self._columns_of(names) if reason is None else None
-        if book is not None and (book.rows(names) == NOT_A_ROW).any():
-            reason, book = "tasks with designs of their own", None
         before = self._rng.bit_generator.state
         try:
             if book is None:
@@ -97,19 +99,24 @@ class BatchVerbs:
         reward. Of arms whose features come with every decision, those are the columns x0, x1, ...
         """
         reason = None
+        setup = self._setup
         if self._meta.row_size == 0:
             reason = f"a {self._meta.model} model with features"
-        elif not self._setup.rule.single:
+        elif not setup.rule.single:
             reason = "an oracle that chooses sets of arms"
+        elif setup.arms.come_with_decisions:
+            frame = columns_of(frame)
+            reason = self._why_apart(tasks_in(frame))
         if reason is not None:
             self._tell_each(columns_of(frame), reason)
             return
-        table = rewards_of(frame, self._setup.arms, self._meta)
+        table = rewards_of(frame, setup.arms, self._meta, summed=not setup.counts_pending)
         tasks, counts = table.rewards.tasks, self._counts_of(table.numbers)
-        book = self._columns_of(tasks)
-        if (book.rows(tasks) == NOT_A_ROW).any():
-            self._tell_each(table.columns, "tasks that are finished or have designs")
+        reason = self._why_apart(tasks)
+        if reason is not None:
+            self._tell_each(columns_of(frame), reason)
             return
+        book = self._columns_of(tasks)
         before = self._rng.bit_generator.state
         try:
             meta = batches.learn_many(self._setup, self._meta, book, table.rewards, self._rng)
@@ -131,20 +138,24 @@ class BatchVerbs:
     # what is asked for
 
     def _request(
-        self, tasks: batches.Tasks, features: Any, allowed: Any, horizon: Any, propensities: bool
+        self,
+        tasks: batches.Tasks,
+        features: Any,
+        dim: int,
+        allowed: Any,
+        horizon: Any,
+        propensities: bool,
     ) -> batches.Request:
-        setup, count = self._setup, len(tasks)
-        arms = setup.arms
+        arms, count = self._setup.arms, len(tasks)
         rows: Any = None
         if np.ndim(features) == 3:
             rows = checks.array("features", features)
-            if arms.features is not None or (len(rows), rows.shape[2]) != (count, arms.n_features):
+            if arms.features is not None or (len(rows), rows.shape[2]) != (count, dim):
                 raise ValueError(
-                    f"features of shape {rows.shape}, for {count} tasks and arms of "
-                    f"{arms.n_features} features"
+                    f"features of shape {rows.shape}, for {count} tasks and arms of {dim} features"
                 )
         elif arms.n_features or features is not None:
-            rows = arms.rows(features, arms.n_features)
+            rows = arms.rows(features, dim)
         mask = batches.allowed_mask(arms, allowed, count, None if rows is None else rows.shape[-2])
         left = batches.horizon_of(horizon, count)
         return batches.Request(tasks, rows, mask, left, propensities)
@@ -179,12 +190,23 @@ class BatchVerbs:
         if in_columns:
             self._use_columns()
 
+    def _why_apart(self, tasks: batches.Tasks) -> str | None:
+        """Why some of these tasks can only be looked at one by one."""
+        if isinstance(self._book, ColumnBook):
+            apart = bool((self._book.rows(tasks) == NOT_A_ROW).any())
+        else:
+            names = tasks.tolist() if isinstance(tasks, np.ndarray) else tasks
+            states = filter(None, map(self._book.get, names))
+            apart = any(state.finished or state.design is not None for state in states)
+        return "tasks that are finished or have designs" if apart else None
+
     def _check_not_finished(self, tasks: batches.Tasks) -> None:
         names = tasks.tolist() if isinstance(tasks, np.ndarray) else tasks
-        for name in names:
-            state = self._book.get(name)
-            if state is not None and state.finished:
-                raise FinishedTask(f"task {name!r} is finished: it takes rewards, but no more asks")
+        states = map(self._book.get, names)
+        bad = [i for i, state in enumerate(states) if state is not None and state.finished]
+        if bad:
+            why = f"task {names[bad[0]]!r} is finished: it takes rewards, but no more asks"
+            raise FinishedTask(str(RowsError(bad, why)))
 
     # one by one
 
@@ -219,7 +241,7 @@ class BatchVerbs:
         """All rewards, or none of them."""
         self._say_one_by_one(reason)
         rows = list(reward_rows(columns, self._setup.arms))
-        counts = self._counts_of(columns.get("decision_id"))
+        counts = self._counts_of(decision_ids(columns))
         kept = {task: self._book.get(task) for task in tasks_in(columns)}
         meta, count, rewarded = self._meta, self._decisions, self._rewarded
         try:
@@ -241,12 +263,6 @@ class BatchVerbs:
                 self._book.put(task, state)
             elif task in self._book:
                 self._book.delete(task)
-
-    def _count_reward_of(self, decision: Decision) -> None:
-        """Raise if this decision of a batch is not known, or has its reward."""
-        counts = self._counts_of([decision.decision_id])
-        assert counts is not None
-        self._rewarded = decision_numbers.with_rewards(self._rewarded, counts)
 
     if TYPE_CHECKING:  # of `Agent`
         ask: Callable[..., Decision]

@@ -9,8 +9,8 @@ from adats.agents.arms import Arms
 from adats.agents.errors import RowsError
 from adats.agents.policies import Scene, policy_to_dict
 from adats.agents.steps import Setup
-from adats.agents.task_columns import NOT_A_ROW, ColumnBook, Layout
-from adats.agents.task_state import DictBook, TaskState
+from adats.agents.task_columns import LARGEST, NOT_A_ROW, ColumnBook, Layout
+from adats.agents.task_state import DictBook, TaskState, task_name
 from adats.models.core import checks
 from adats.models.core.draws import Draws
 from adats.models.core.types import BoolArray, FloatArray, IntArray, MetaBelief, Task
@@ -57,19 +57,43 @@ def chunks(tasks: int, size: int = MOST_TASKS) -> Iterator[slice]:
 
 def tasks_of(values: Any) -> Tasks:
     """Names of tasks: an array of whole numbers, or a list of strings and numbers."""
+    if (
+        isinstance(values, str)
+        or not hasattr(values, "__iter__")
+        or getattr(values, "ndim", 1) != 1
+    ):
+        raise ValueError(f"give a list or a column of tasks, got {values!r}")
     given = values if isinstance(values, (np.ndarray, list)) else list(values)
-    if isinstance(given, np.ndarray) and given.dtype.kind in "iu":
+    if (
+        isinstance(given, np.ndarray)
+        and given.dtype.kind in "iu"
+        and given.max(initial=0) <= LARGEST
+    ):
         return given.astype(np.intp, copy=False)
     names: list[Any] = given.tolist() if isinstance(given, np.ndarray) else given
     kinds = set(map(type, names))
-    if kinds <= {str}:
-        return names
-    if kinds <= {int}:
+    if not kinds <= {str, int}:
+        names = _names(given, names)
+        kinds = set(map(type, names))
+    if kinds == {int} and -LARGEST <= min(names) and max(names) <= LARGEST:
         return np.array(names, dtype=np.intp)
-    if kinds <= {str, int}:
-        return names
-    bad = [i for i, name in enumerate(names) if type(name) not in (str, int)]
-    raise RowsError(bad, f"a task is named by a string or an integer, got {names[bad[0]]!r}")
+    return names
+
+
+def _names(given: Any, names: list[Any]) -> list[Task]:
+    """Names as `ask` takes them."""
+    if isinstance(given, np.ndarray) and given.dtype.kind == "f" and np.isnan(given).any():
+        raise RowsError(np.flatnonzero(np.isnan(given)), "there is no task")
+    found: list[Task] = []
+    bad = []
+    for i, name in enumerate(names):
+        try:
+            found.append(task_name(name))
+        except ValueError:
+            bad.append(i)
+    if bad:
+        raise RowsError(bad, f"a task is named by a string or an integer, got {names[bad[0]]!r}")
+    return found
 
 
 def allowed_mask(arms: Arms, allowed: Any, tasks: int, rows: int | None) -> BoolArray | None:
@@ -145,9 +169,8 @@ def why_one_by_one(setup: Setup, meta: MetaBelief, request: Request) -> str | No
 
 
 def layout_of(setup: Setup, meta: MetaBelief, blank: TaskState) -> Layout:
-    draws = setup.source.draw(meta, np.random.default_rng(0))
-    size = 0 if draws is None else draws.size
-    return Layout.of(meta, blank, size, setup.counts_pending)
+    draws = setup.source.draw(meta, np.random.default_rng(0)) is not None
+    return Layout.of(meta, blank, meta.draw_size if draws else 0, setup.counts_pending)
 
 
 def in_columns(layout: Layout, states: DictBook, tasks: Tasks | None = None) -> ColumnBook:
@@ -160,20 +183,19 @@ def in_columns(layout: Layout, states: DictBook, tasks: Tasks | None = None) -> 
     return book
 
 
-def _opened(book: ColumnBook, setup: Setup, meta: MetaBelief, tasks: Tasks, rng: Any) -> IntArray:
-    """The row of each task; new ones are opened."""
+def _opened(
+    book: ColumnBook, setup: Setup, meta: MetaBelief, tasks: Tasks, rng: Any
+) -> tuple[IntArray, list[Task]]:
+    """The row of each task, and those tasks that are new: they are opened."""
     at = book.rows(tasks)
-    if at.size and at.min() >= NOT_A_ROW:
-        return at
+    if at.min(initial=0) >= NOT_A_ROW:
+        return at, []
     names = tasks.tolist() if isinstance(tasks, np.ndarray) else tasks
     fresh = list(dict.fromkeys(names[i] for i in np.flatnonzero(at < NOT_A_ROW).tolist()))
-    rows = book.open(fresh)
     blank = setup.new_state(meta)
-    book.array[rows] = book.layout.pack(blank)
-    if book.layout.mu:
-        _, _, mu, _, _ = book.layout.slices
-        book.array[rows, mu] = [setup.source.draw(meta, rng) for _ in fresh]
-    return book.rows(tasks)
+    drawn = [book.layout.pack(setup.drawn(meta, blank, rng)) for _ in fresh if book.layout.mu]
+    book.array[book.open(fresh)] = drawn or book.layout.pack(blank)
+    return book.rows(tasks), fresh
 
 
 # decisions
@@ -182,8 +204,22 @@ def _opened(book: ColumnBook, setup: Setup, meta: MetaBelief, tasks: Tasks, rng:
 def decide_many(
     setup: Setup, meta: MetaBelief, book: ColumnBook, request: Request, rng: Draws
 ) -> Answers:
-    """Arms for all tasks, in this order, without a reward between them."""
-    at = _opened(book, setup, meta, request.tasks, rng.generator(0))
+    """Arms for all tasks, in this order, without a reward between them; all, or none of them."""
+    at, fresh = _opened(book, setup, meta, request.tasks, rng.generator(0))
+    before = book.array[at] if setup.counts_pending else None
+    try:
+        return _decided(setup, meta, book, at, request, rng)
+    except BaseException:
+        if before is not None:
+            book.array[at] = before
+        for task in fresh:
+            book.delete(task)
+        raise
+
+
+def _decided(
+    setup: Setup, meta: MetaBelief, book: ColumnBook, at: IntArray, request: Request, rng: Draws
+) -> Answers:
     actions = np.empty(at.size, dtype=np.intp)
     chances = np.empty(at.size) if request.propensities else None
     rounds = passes(at) if setup.counts_pending else [np.arange(at.size)]
@@ -313,10 +349,8 @@ def learn_many(
 
     Nothing is changed before all of it is worked out.
     """
-    known, layout = book.rows(rewards.tasks), book.layout
-    names = rewards.tasks.tolist() if isinstance(rewards.tasks, np.ndarray) else rewards.tasks
-    at = _opened(book, setup, meta, rewards.tasks, rng)
-    fresh = [names[i] for i in np.flatnonzero(known < NOT_A_ROW).tolist()]
+    at, fresh = _opened(book, setup, meta, rewards.tasks, rng)
+    layout = book.layout
     try:
         touched, place = np.unique(at, return_inverse=True)
         order = place.argsort(kind="stable")
@@ -337,7 +371,7 @@ def learn_many(
                 new, grown = digests.rows, grown.absorb(gain)
             found.append((part, new))
     except BaseException:
-        for task in dict.fromkeys(fresh):
+        for task in fresh:
             book.delete(task)
         raise
     for part, new in found:

@@ -90,9 +90,7 @@ def column_of(values: list[Any]) -> Column:
     """Numbers as such an array; all else, tuples too, as an array of objects."""
     if set(map(type, values)) <= {int} or set(map(type, values)) <= {float}:
         return np.array(values)
-    column = np.empty(len(values), dtype=object)
-    column[:] = values
-    return column
+    return np.fromiter(values, dtype=object, count=len(values))
 
 
 def task_column(tasks: list[Task] | IntArray) -> Column:
@@ -105,27 +103,40 @@ def named(arms: Arms, actions: IntArray) -> Column:
 
 
 def columns_of(frame: Any) -> dict[str, Column]:
-    """The columns of a data frame: pandas, Polars, Arrow, a dict of arrays, `Decisions`, or the
-    path of a Parquet or CSV file."""
+    """The columns of a data frame: pandas, Polars, Arrow, Ibis, a dict of arrays, `Decisions`, or
+    the path of a Parquet or CSV file."""
     if isinstance(frame, Decisions):
         return frame.columns()
     if isinstance(frame, (str, Path)):
         frame = _read(Path(frame))
+    if hasattr(frame, "to_pyarrow"):  # Ibis
+        frame = frame.to_pyarrow()
     if isinstance(frame, dict):
-        columns = {str(name): np.asarray(values) for name, values in frame.items()}
+        columns = {str(name): _given(str(name), values) for name, values in frame.items()}
     elif hasattr(frame, "column_names"):  # Arrow
         columns = {name: _values(frame.column(name)) for name in frame.column_names}
     elif hasattr(frame, "columns") and hasattr(frame, "__getitem__"):  # pandas, Polars
         columns = {str(name): np.asarray(frame[name].to_numpy()) for name in frame.columns}
     else:
         raise ValueError(
-            "give a data frame of pandas, Polars or Arrow, a dict of columns, or the path of a "
+            "give a data frame of pandas, Polars, Arrow or Ibis, a dict of columns, or the path of a "
             f"Parquet or CSV file; got {type(frame).__name__}"
         )
     sizes = {name: len(values) for name, values in columns.items()}
     if len(set(sizes.values())) > 1:
         raise ValueError(f"columns of different lengths: {sizes}")
     return columns
+
+
+def _given(name: str, values: Any) -> Column:
+    """An array, or a list of anything."""
+    if hasattr(values, "to_numpy"):  # of pandas or Polars
+        values = values.to_numpy()
+    if isinstance(values, np.ndarray) and values.ndim:
+        return values
+    if isinstance(values, str) or not hasattr(values, "__iter__"):
+        raise ValueError(f"the column {name} must be a list or an array, got {values!r}")
+    return column_of(list(values))
 
 
 def _values(column: Any) -> Column:

@@ -150,9 +150,9 @@ class FarSighted(_Index):
     def level(self, arms: ArmBelief, scene: Scene) -> FloatArray:
         left = _rounds_left(scene)
         length = scene.round - 1 + left
-        later: float = USUAL_TASKS * length
+        later = USUAL_TASKS * length
         if self.later is not None:
-            later = min(self.later, arms.FAR_TASKS * length)
+            later = np.minimum(self.later, arms.FAR_TASKS * length)
         rounds = left + later * scene.share() ** 2
         level: FloatArray = arms.FAR_CAUTION * far_sighted_level(arms.variance_ratio, rounds)
         return level

@@ -1,6 +1,7 @@
 """Tables of rewards, of any kind, checked as a whole before anything is learned from them."""
 
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,92 +12,147 @@ from adats.agents.decision import Decision
 from adats.agents.decision_numbers import OF_A_BATCH
 from adats.agents.decisions import Column, columns_of
 from adats.agents.errors import RowsError
+from adats.agents.task_columns import LARGEST
 from adats.models.core.types import FloatArray, IntArray, MetaBelief, Task
 
 
 class RewardTable(NamedTuple):
-    """Rewards as `learn_many` takes them, and the columns that they came from."""
+    """Rewards as `learn_many` takes them."""
 
     rewards: Rewards
-    columns: dict[str, Column]
     numbers: IntArray | None  # of decisions
 
 
-def rewards_of(frame: Any, arms: Arms, meta: MetaBelief) -> RewardTable:
-    """The rewards of a table; raises with the first bad row, and the count of such rows."""
+def rewards_of(frame: Any, arms: Arms, meta: MetaBelief, *, summed: bool) -> RewardTable:
+    """The rewards of a table; raises with the first bad row, and the count of such rows.
+
+    An Ibis table is `summed` in its engine, if that is asked for and no decision is named.
+    """
     kind: Any = type(meta.empty())
-    comes_with_features = arms.come_with_decisions
-    if hasattr(frame, "to_pyarrow") and hasattr(frame, "group_by"):  # Ibis
-        frame = frame.to_pyarrow() if comes_with_features else _grouped(frame, kind)
+    if summed and hasattr(frame, "to_pyarrow") and not arms.come_with_decisions:
+        given = set(frame.columns)
+        if {"task", "action", "reward"} <= given and not {"decision_id", "pulls"} & given:
+            try:
+                columns = columns_of(_grouped(frame, kind))
+                return _rewards(columns, arms, _group_sums(kind, columns))
+            except RowsError:
+                pass  # it is found below, with its number
     columns = columns_of(frame)
-    features = [f"x{i}" for i in range(arms.n_features)] if comes_with_features else []
+    need = need_of(columns, feature_names(columns, arms))
+    _check_columns(columns, need)
+    return _rewards(columns, arms, _sums(kind, columns))
+
+
+def feature_names(
+    columns: dict[str, Column], arms: Arms, *, own_designs: bool = False
+) -> list[str]:
+    """The columns x0, x1, ..., where features come with decisions; as many as there are, if tasks
+    have designs of their own."""
+    if not arms.come_with_decisions:
+        return []
+    names = [f"x{i}" for i in range(len(columns) if own_designs else arms.n_features)]
+    return [name for i, name in enumerate(names) if i == 0 or not own_designs or name in columns]
+
+
+def need_of(columns: dict[str, Column], features: list[str]) -> list[str]:
+    """Columns that a table must have."""
     counted = "pulls" in columns and "reward" not in columns
-    need = ["task", *(features or ["action"])]
-    need += ["pulls", "successes"] if counted else ["reward"]
+    return ["task", *(features or ["action"]), *(["pulls", "successes"] if counted else ["reward"])]
+
+
+def _check_columns(columns: dict[str, Column], need: list[str]) -> None:
     missing = [name for name in need if name not in columns]
     if missing:
         raise ValueError(
             f"the table lacks {', '.join(missing)}; its columns are {', '.join(columns)}"
         )
-    tasks = tasks_of(columns["task"])
+    if "pulls" in columns and "reward" in columns:
+        raise ValueError("the table has both reward and pulls: give the one or the other")
+
+
+def _rewards(columns: dict[str, Column], arms: Arms, sums: FloatArray) -> RewardTable:
+    tasks, features = tasks_of(columns["task"]), feature_names(columns, arms)
     pulled: Any
     if features:
         pulled = np.column_stack([_numbers(name, columns[name]) for name in features])
     else:
         pulled = _arm_numbers(arms, columns["action"])
-    if counted:
-        sums = _counted(kind, columns)
-    else:
-        values = _numbers("reward", columns["reward"])
-        bad = np.flatnonzero(~kind.are_rewards(values))
-        if bad.size:
-            raise RowsError(bad, _why(kind, values[bad[0]]))
-        sums = kind.sums_of(values)
-        if "times" in columns:
-            sums = sums * columns["times"]
-        elif "squares" in columns:
-            sums = np.stack([_numbers(n, columns[n]) for n in ("pulls", "reward", "squares")])
-    numbers = None
-    if "decision_id" in columns:
-        whole = _numbers("decision_id", columns["decision_id"])
-        numbers = whole.astype(np.int64)
-        bad = np.flatnonzero(numbers != whole)
-        if bad.size:
-            raise RowsError(bad, f"decision_id is a whole number, got {whole[bad[0]]}")
     if arms.n_features and not features:
         assert arms.features is not None
         pulled = arms.features[pulled]
+    numbers = decision_ids(columns)
     decided = np.full(len(tasks), numbers is not None)
-    return RewardTable(Rewards(tasks, pulled, sums, decided), columns, numbers)
+    return RewardTable(Rewards(tasks, pulled, sums, decided), numbers)
+
+
+def decision_ids(columns: dict[str, Column]) -> IntArray | None:
+    """The numbers of decisions, if the table has them."""
+    if "decision_id" not in columns:
+        return None
+    given = _numbers("decision_id", columns["decision_id"])
+    bad = np.flatnonzero((given != np.floor(given)) | (np.abs(given) > LARGEST))
+    if bad.size:
+        raise RowsError(bad, f"decision_id is a whole number, got {given[bad[0]]}")
+    return given.astype(np.int64)
+
+
+def _sums(kind: Any, columns: dict[str, Column]) -> FloatArray:
+    """What each row adds to the statistics."""
+    if "reward" not in columns:
+        return _counted(kind, columns)
+    return _sums_of(kind, _numbers("reward", columns["reward"]))
+
+
+def _sums_of(kind: Any, values: FloatArray) -> FloatArray:
+    bad = np.flatnonzero(~kind.are_rewards(values))
+    if bad.size:
+        raise RowsError(bad, _why(kind, values[bad[0]]))
+    sums: FloatArray = kind.sums_of(values)
+    return sums
 
 
 def _grouped(table: Any, kind: Any) -> Any:
     """An Ibis table, summed in its engine: by task and arm, and by reward where those are whole."""
-    missing = {"task", "action", "reward"} - set(table.columns)
-    if missing:
-        raise ValueError(f"the table lacks {', '.join(sorted(missing))}")
-    nothing = int(table.filter(table.reward.isnull() | table.task.isnull()).count().execute())
-    if nothing:
-        raise ValueError(f"{nothing} rows have no task or no reward; nothing was changed")
     if kind.WHOLE_REWARDS:
         groups = table.group_by(["task", "action", "reward"]).aggregate(times=table.count())
-    else:
-        y = table.reward.cast("float64")
-        groups = table.group_by(["task", "action"]).aggregate(
-            pulls=table.count(), reward=y.sum(), squares=(y * y).sum()
-        )
+        return groups.to_pyarrow()
+    if not (table.reward.type().is_numeric() or table.reward.type().is_boolean()):
+        raise RowsError([0], f"rewards of type {table.reward.type()}")
+    y = table.reward.cast("float64")
+    groups = table.group_by(["task", "action"]).aggregate(
+        times=table.count(),
+        known=y.count(),
+        least=y.min(),
+        most=y.max(),
+        reward=y.sum(),
+        squares=(y * y).sum(),
+    )
     return groups.to_pyarrow()
+
+
+def _group_sums(kind: Any, columns: dict[str, Column]) -> FloatArray:
+    """Of what `_grouped` gave."""
+    times = _numbers("times", columns["times"])
+    if kind.WHOLE_REWARDS:
+        return _sums_of(kind, _numbers("reward", columns["reward"])) * times
+    for name in ("least", "most"):
+        _sums_of(kind, _numbers("reward", columns[name]))
+    some = np.flatnonzero(times != columns["known"])
+    if some.size:
+        raise RowsError(some, "rewards are missing")
+    return np.stack([times, *(_numbers(name, columns[name]) for name in ("reward", "squares"))])
 
 
 def _numbers(name: str, values: Column) -> FloatArray:
     """A column of finite numbers."""
-    try:
-        if values.dtype.kind in "USVc":
-            raise TypeError
-        found = values.astype(np.float64)
-    except (TypeError, ValueError):
-        bad = [i for i, value in enumerate(values.tolist()) if not _is_number(value)]
-        raise RowsError(bad, f"{name} must be a number, got {values.tolist()[bad[0]]!r}") from None
+    if values.ndim != 1:
+        raise ValueError(f"{name} must be one number a row, got shape {values.shape}")
+    if values.dtype.kind not in "biuf":
+        each = values.tolist()
+        bad = [i for i, value in enumerate(each) if not _is_number(value)]
+        if bad:
+            raise RowsError(bad, f"{name} must be a number, got {each[bad[0]]!r}")
+    found = values.astype(np.float64)
     bad_rows = np.flatnonzero(~np.isfinite(found))
     if bad_rows.size:
         raise RowsError(bad_rows, f"{name} must be a finite number, got {found[bad_rows[0]]}")
@@ -104,11 +160,14 @@ def _numbers(name: str, values: Column) -> FloatArray:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float, np.number)) and not isinstance(value, np.complexfloating)
+    known = isinstance(value, (int, float, Decimal, np.number, np.bool_))
+    return known and not isinstance(value, np.complexfloating)
 
 
 def _arm_numbers(arms: Arms, values: Column) -> IntArray:
     """Arms, by name or by index, as indices."""
+    if values.dtype.kind == "f" and np.isnan(values).any():
+        raise RowsError(np.flatnonzero(np.isnan(values)), "there is no action")
     names = values.tolist()
     try:
         known = {name: arms.index(name) for name in set(names)}
@@ -157,17 +216,13 @@ def tasks_in(columns: dict[str, Column]) -> list[Task]:
 
 def reward_rows(columns: dict[str, Column], arms: Arms) -> Iterator[dict[str, Any]]:
     """What `tell` is given for each row of a table."""
-    given = [name for name in ("action", "reward", "pulls", "successes") if name in columns]
-    missing = {"task"} - set(columns) or ({"reward", "pulls"} if not given[1:] else set())
-    features = [f"x{i}" for i in range(arms.n_features)] if arms.come_with_decisions else []
-    missing |= set(features) - set(columns)
-    if missing:
-        raise ValueError(
-            f"the table lacks {', '.join(sorted(missing))}; its columns are {', '.join(columns)}"
-        )
+    features = feature_names(columns, arms, own_designs=True)
+    need = need_of(columns, features)
+    _check_columns(columns, need)
     rows = np.column_stack([_numbers(x, columns[x]) for x in features]) if features else None
-    lists: dict[str, Any] = {name: columns[name].tolist() for name in given}
-    numbers = columns.get("decision_id")
+    given = ["action", *(name for name in need if name in ("reward", "pulls", "successes"))]
+    lists: dict[str, Any] = {name: columns[name].tolist() for name in given if name in columns}
+    numbers = decision_ids(columns)
     for i, task in enumerate(tasks_in(columns)):
         values = {name: _plain(column[i]) for name, column in lists.items()}
         own = None if rows is None else rows[i]

@@ -16,7 +16,7 @@ from adats.agents import batches
 from adats.agents.agent import AdaTS, Agent, load
 from adats.agents.decisions import Column, Decisions, columns_of, named, task_column
 from adats.agents.errors import RowsError
-from adats.agents.task_columns import NOT_A_ROW, ColumnBook
+from adats.agents.task_columns import LARGEST, NOT_A_ROW, ColumnBook
 from adats.agents.task_state import DictBook
 from adats.models.core import checks
 from adats.models.core.draws import KeyedDraws, Keys, mixed
@@ -101,7 +101,7 @@ class Scorer:
         return Decisions(
             task_column(tasks),
             named(self._setup.arms, actions),
-            None if numbers is None else numbers,
+            None if numbers is None else task_column(batches.tasks_of(numbers)),
             chances,
         )
 
@@ -140,10 +140,14 @@ def keys_of(seed: int, names: batches.Tasks) -> Keys:
 
     def key(name: Any) -> bytes:
         own = start_of.copy()
-        own.update(name.encode() if type(name) is str else b"\\0%d" % name)
+        own.update(name.encode() if type(name) is str else b"\0%d" % name)
         return own.digest()
 
-    return np.frombuffer(b"".join(map(key, names)), dtype=np.uint64)
+    keys = np.frombuffer(b"".join(map(key, names)), dtype=np.uint64).copy()
+    whole = [i for i, name in enumerate(names) if type(name) is int and abs(name) <= LARGEST]
+    if whole:  # the same among strings as among numbers
+        keys[whole] = keys_of(seed, np.array([names[i] for i in whole], dtype=np.int64))
+    return keys
 
 
 def _on_spark(table: Any, scorer: Scorer, names: tuple[str, str | None]) -> Any:

@@ -15,11 +15,13 @@ from adats.models.core.types import FloatArray, IntArray, MetaBelief, Task
 LEAST_ROOM = 1024  # rows; room grows by an eighth when it is used up
 NOT_A_ROW = -1  # the row of a task that has none
 UNKNOWN = -2  # that of one that is not there
+LARGEST = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the parts of a state are in its row. A part that is None there begins with NaN."""
+    """Where the parts of a state are in its row. A part that is None there begins with NaN, and a
+    draw with fewer numbers than others ends with NaN."""
 
     meta: MetaBelief
     stats: int  # how many numbers each part has
@@ -57,14 +59,14 @@ class Layout:
         row[stats], row[rounds] = self.meta.row_of(state.stats), state.rounds
         for part, value in ((mu, state.mu), (asked, state.asked), (pending, state.pending)):
             if value is not None:
-                row[part] = value.ravel()
+                row[part.start : part.start + value.size] = value.ravel()
         return row
 
     def unpack(self, row: FloatArray, finished: bool = False) -> TaskState:
         stats, rounds, mu, asked, pending = self.slices
         return TaskState(
             self.kind.from_flat(row[stats].copy()),
-            mu=_part(row[mu], (self.mu,)),
+            mu=_part(row[mu], (-1,)),
             asked=_part(row[asked], self.asked),
             finished=finished,
             rounds=int(row[rounds].item()),
@@ -75,7 +77,7 @@ class Layout:
 def _part(values: FloatArray, shape: tuple[int, ...]) -> FloatArray | None:
     if values.size == 0 or np.isnan(values[0]):
         return None
-    return values.reshape(shape).copy()
+    return values[~np.isnan(values)].reshape(shape)
 
 
 class ColumnBook(Mapping[Task, TaskState]):
@@ -165,7 +167,7 @@ class ColumnBook(Mapping[Task, TaskState]):
         rows = np.array([*reused, *range(self._used, self._used + fresh)], dtype=np.intp)
         self._used += fresh
         self._row.update(zip(tasks, rows.tolist(), strict=True))
-        self._numbers[rows] = [task if type(task) is int else UNKNOWN for task in tasks]
+        self._numbers[rows] = [_number(task) for task in tasks]
         return rows
 
     def _make_room(self, rows: int) -> None:
@@ -188,9 +190,9 @@ class ColumnBook(Mapping[Task, TaskState]):
     # files
 
     def split(self) -> tuple[list[Task], FloatArray, dict[Task, TaskState]]:
-        """Tasks with rows, those rows, and the states of all other tasks."""
-        tasks = [task for task, row in self._row.items() if row >= 0]
-        return tasks, self.array[self.rows(tasks)], {task: self[task] for task in self._apart}
+        """All tasks, the rows of those that have one, and the states of all others."""
+        others = {task: self[task] for task, row in self._row.items() if row < 0}
+        return list(self), self.array[self.row_numbers()], others
 
     @classmethod
     def joined(
@@ -198,17 +200,24 @@ class ColumnBook(Mapping[Task, TaskState]):
     ) -> "ColumnBook":
         """What `split` gave."""
         book = cls(layout)
-        if rows.shape != (len(tasks), book.array.shape[1]):
-            raise ValueError(f"rows of shape {rows.shape} for {len(tasks)} tasks")
-        if not np.isfinite(rows[:, : layout.stats + 1]).all():
-            raise ValueError("statistics that are not finite")
-        places = book.open(tasks)
-        book.array[places] = rows
+        own = [task for task in tasks if task not in others]
+        if rows.shape != (len(own), book.array.shape[1]):
+            raise ValueError(f"rows of shape {rows.shape} for {len(own)} tasks")
+        sound = np.isfinite(rows)
+        if not (sound[:, : layout.stats + 1].all() and sound[:, layout.slices[2]][:, :1].all()):
+            raise ValueError("numbers of tasks that are not finite")
+        book._row = dict.fromkeys(tasks, NOT_A_ROW)  # in this order
+        if len(book) != len(own) + len(others):
+            raise ValueError("two tasks have one name")
+        book.array[book.open(own)] = rows
         for task, state in others.items():
             book.put(task, state)
-        if len(book) != len(tasks) + len(others):
-            raise ValueError("two tasks have one name")
         return book
+
+
+def _number(task: Task) -> int:
+    """Of a task that is a number: so that it can be looked up in an array."""
+    return task if isinstance(task, int) and 0 <= task <= LARGEST else UNKNOWN
 
 
 def _compressed(row: FloatArray) -> bytes:

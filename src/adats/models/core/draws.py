@@ -11,6 +11,7 @@ from adats.models.core.types import FloatArray, IntArray, Rng
 Keys = npt.NDArray[np.uint64]
 STEP = np.uint64(0x9E3779B97F4A7C15)  # of the counter: 2⁶⁴ over the golden ratio
 MIXERS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+TAKEN = np.uint64(0xD1B54A32D192ED03)  # any number
 SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
 
 
@@ -90,7 +91,8 @@ class KeyedDraws:
         return np.asarray(gammaincinv(shape, self.random(shape.shape)))
 
     def take(self, index: IntArray) -> "KeyedDraws":
-        return KeyedDraws(self._keys[index], self._used)
+        """With keys of their own: what is drawn from these is not drawn here again."""
+        return KeyedDraws(mixed(self._keys[index] ^ TAKEN), self._used)
 
     def generator(self, index: int) -> Rng:
         return np.random.Generator(np.random.Philox(key=int(self._keys[index])))

@@ -89,6 +89,11 @@ class MetaBase(ABC, Generic[S, D]):
         empty: Any = self.empty()
         return int(empty.flat().size)
 
+    @property
+    def draw_size(self) -> int:
+        """How many numbers a draw of `sample` has at most."""
+        return self.sample(np.random.default_rng(0)).size
+
     def row_of(self, stats: S) -> FloatArray:
         """The statistics of a task as a row of numbers."""
         known: Any = stats

@@ -213,6 +213,10 @@ class ModelMixture(MetaBase[Any, ModelDigest]):
     def row_size(self) -> int:
         return self.models[0].row_size
 
+    @property
+    def draw_size(self) -> int:
+        return 1 + max(model.draw_size for model in self.models)
+
     def digest_many(self, rows: FloatArray, *, kept: bool = True) -> ModelDigests:
         return ModelDigests(rows, tuple(m.digest_many(rows, kept=kept) for m in self.models))
 
