@@ -1,5 +1,6 @@
 import inspect
 import re
+from itertools import count
 
 import numpy as np
 import pytest
@@ -294,7 +295,51 @@ def no_evidence_prior(self, mu, *, design=None):
     return spoiled(prior, condition=lambda s, _: Conditioned(np.nan, s))
 
 
+def digests_with(**changes):
+    """`digest_many` with properties of its answer changed: functions of the answer."""
+
+    class Spoiled:
+        def __init__(self, found):
+            self.found = found
+
+        def __getattr__(self, name):
+            return changes[name](self.found) if name in changes else getattr(self.found, name)
+
+    return {"digest_many": lambda s, r, **o: Spoiled(GaussianMeta.digest_many(s, r, **o))}
+
+
+def rows_changed(self, rows, **options):
+    rows[:, 0] += 1.0
+    return GaussianMeta.digest_many(self, rows, **options)
+
+
+def pulls_lost(self, rows, *, kept=True):
+    return GaussianMeta.digest_many(self, rows if kept else 0.5 * rows)
+
+
+def shifted_many(self, digests, mean=0.0, scale=1.0):
+    found = GaussianMeta.posterior_many(self, digests)
+    return GaussianArms.of(found.mean + mean, found.scale * scale, found.noise)
+
+
 META_FAULTS = [
+    ("digest_many = digest", digests_with(messages=lambda d: d.messages * (1 + 1e-10))),
+    ("digest_many keeps the rows", digests_with(rows=lambda d: d.rows + 1e-6)),
+    ("digest_many = digest", {"digest_many": rows_changed}),
+    ("message_sum = the sum", digests_with(message_sum=lambda d: d.messages[1:].sum(axis=0))),
+    ("digest_many of nothing kept", {"digest_many": pulls_lost}),
+    (
+        "row_of(from_flat(row))",
+        {"row_of": lambda _, s, calls=count(): s.flat() + (next(calls) > 2)},
+    ),
+    (
+        "posterior_many = posterior (mean)",
+        {"posterior_many": lambda s, d: shifted_many(s, d, mean=1e-6)},
+    ),
+    (
+        "posterior_many = posterior (scale)",
+        {"posterior_many": lambda s, d: shifted_many(s, d, scale=1.001)},
+    ),
     ("the meta-belief is unchanged", {"absorb": absorb_in_place}),
     ("the message of an empty task is 0", {"digest": shifted_digest}),
     ("order of tasks", {"absorb": forgetting_absorb}),

@@ -18,6 +18,7 @@ import numpy as np
 from adats.models.core.types import Belief, FloatArray, MetaBelief, Rng, Stats
 
 ROUND_OFF = 1e-8  # relative to the largest entry, or to 1
+AT_ONCE = 1e-12  # the same for messages of many tasks, against those of one
 SIGMAS = 5.0  # standard errors that the mean of draws may be off
 
 Observations = Sequence[tuple[Any, Any]]  # pairs of an action and its reward
@@ -98,7 +99,8 @@ def check_meta(
     seed: int = 0,
     tolerance: float = 0.0,
 ) -> None:
-    """Messages of tasks add; evidence, prior and posterior of a task agree with each other.
+    """Messages of tasks add; evidence, prior and posterior of a task agree with each other; and
+    many tasks at once are as one by one.
 
     `tasks` are the statistics of at least two different tasks, `designs` one design for each. With
     a `tolerance` a digest that is kept is exact, and one that is worked out anew nearly the same.
@@ -153,6 +155,12 @@ def check_meta(
                 expected = _look(conditioned.belief)
                 _alike("posterior = prior, conditioned", found, expected, tolerance)
 
+    if designs is None and meta.row_size:
+        rows = np.stack([np.array(meta.row_of(digest.stats)) for digest in digests])
+        _check_many(full, rows, digests)
+        anew = meta.digest_many(rows, kept=False).message_sum
+        _alike("digest_many of nothing kept", seen(meta.absorb(anew)), seen(full), tolerance)
+
     for one in (meta, full):
         means = partial(_mean_given_draw, one, phis[0])
         prior = one.task_prior(design=phis[0])
@@ -162,16 +170,38 @@ def check_meta(
         _that("prior_given(sample) conditions", np.isfinite(conditioned.log_evidence), conditioned)
 
 
+def _check_many(meta: MetaBelief, rows: FloatArray, digests: Sequence[Any]) -> None:
+    """Tasks at once are as one by one: their messages, the sum of these, and their posteriors."""
+    kept = rows.copy()
+    many = meta.digest_many(rows)
+    for digest, message, row in zip(digests, many.messages, rows, strict=True):
+        _same("digest_many = digest", message, digest.message, round_off=AT_ONCE)
+        again = meta.row_of(type(digest.stats).from_flat(row.copy()))
+        _same("row_of(from_flat(row)) = the same", again, row)
+    _same("digest_many keeps the rows", many.rows, kept)
+    for some in (many, meta.digest_many(rows, kept=False)):
+        total = np.sum(some.messages, axis=0)
+        _same("message_sum = the sum of messages", some.message_sum, total, round_off=AT_ONCE)
+        again = meta.digest_many(np.array(some.rows)).messages
+        _same("digest_many of what it keeps", again, some.messages, round_off=AT_ONCE)
+    beliefs = meta.posterior_many(many)
+    parts = [meta.posterior(digest) for digest in digests]
+    _same("posterior_many = posterior (mean)", beliefs.mean, [part.mean for part in parts])
+    _same("posterior_many = posterior (scale)", beliefs.scale, [part.scale for part in parts])
+
+
 def _that(law: str, holds: Any, found: object) -> None:
     if not holds:
         raise AssertionError(f"{law}: does not hold, got {found}")
 
 
-def _same(law: str, left: Any, right: Any, allowed: Any = 0.0) -> None:
+def _same(
+    law: str, left: Any, right: Any, allowed: Any = 0.0, *, round_off: float = ROUND_OFF
+) -> None:
     """Equal to round-off, and to what is `allowed` beyond it."""
     left, right = np.asarray(left, dtype=np.float64), np.asarray(right, dtype=np.float64)
     _that(f"{law} (shapes)", left.shape == right.shape, f"{left.shape} and {right.shape}")
-    slack = ROUND_OFF * (1.0 + np.abs(right[np.isfinite(right)]).max(initial=0.0))
+    slack = round_off * (1.0 + np.abs(right[np.isfinite(right)]).max(initial=0.0))
     close = np.isclose(left, right, rtol=0.0, atol=slack + np.asarray(allowed))
     _that(law, close.all(), f"{left} and {right}")
 

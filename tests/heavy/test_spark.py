@@ -5,6 +5,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+import adats
 from adats.learning.logs import rows, statistics
 
 pytestmark = [
@@ -17,8 +18,7 @@ DIM, ROWS = 5, 20_000
 
 
 @pytest.fixture(scope="module")
-def spark():
-    import ibis
+def session():
     from pyspark.sql import SparkSession
 
     session = (
@@ -29,8 +29,15 @@ def spark():
         .config("spark.log.level", "OFF")
         .getOrCreate()
     )
-    yield ibis.pyspark.connect(session)
+    yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def spark(session):
+    import ibis
+
+    return ibis.pyspark.connect(session)
 
 
 @pytest.fixture(scope="module")
@@ -102,3 +109,43 @@ def test_spark_reads_numbers_that_are_text(spark, tmp_path):
     assert (theirs.table.tasks, theirs.table.arms) == ((1, 2), ("a", "b"))
     assert theirs.table.since == ours.table.since == "2024-01-01T00:00:00"
     np.testing.assert_array_equal(theirs.table.table, ours.table.table)
+
+
+AGENTS = {
+    "clicks": adats.default_prior(arms=["a", "b", "c"], rewards="binary"),
+    "gaussian": adats.GaussianMeta([0.0, 0.1, 0.2], 0.5, task_scale=0.3, noise=1.0),
+}
+
+
+@pytest.mark.parametrize("kind", AGENTS)
+@pytest.mark.parametrize("named", [True, False])
+def test_decisions_on_spark_do_not_depend_on_the_partitions(session, kind, named):
+    """The same as of Arrow in this process, in one partition and in four."""
+    agent, rng = adats.AdaTS(AGENTS[kind], seed=1), np.random.default_rng(2)
+    tasks = [f"u{i}" if named else i for i in range(2000)]
+    arms = agent.arms
+    some = tasks[:300]
+    agent.tell_many(
+        {
+            "task": some,
+            "action": [arms[i] for i in rng.integers(3, size=len(some))],
+            "reward": rng.integers(2, size=len(some)).astype(float),
+        }
+    )
+    table = pa.table({"task": tasks, "number": np.arange(2000, dtype=np.int32)})
+    options = {"seed": 3, "decision_id": "number", "propensities": kind == "gaussian"}
+    ours = adats.decide(table, agent, **options).sort_by("decision_id")
+    assert len(set(ours["action"].to_pylist())) == 3
+    frame = session.createDataFrame(table.to_pandas())
+    for parts in (1, 4):
+        theirs = adats.decide(frame.repartition(parts), agent, **options)
+        assert theirs.columns == ours.column_names
+        found = sorted(theirs.collect(), key=lambda row: row.decision_id)
+        for name in ours.column_names:
+            assert [row[name] for row in found] == ours[name].to_pylist()
+
+
+def test_an_empty_table_on_spark_has_no_decisions(session):
+    table = session.createDataFrame([], "task string")
+    found = adats.decide(table, AGENTS["gaussian"], seed=1)
+    assert (found.columns, found.count()) == (["task", "action"], 0)

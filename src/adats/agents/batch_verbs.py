@@ -58,10 +58,8 @@ class BatchVerbs:
         names = batches.tasks_of(tasks)
         allowed = list(allowed) if isinstance(allowed, Iterator) else allowed
         reason = "a design" if design is not None else self._why_apart(names)
-        dim = self._setup.arms.n_features
-        if reason is not None and np.ndim(features):
-            dim = np.shape(features)[-1]  # as the designs of tasks have it
-        request = self._request(names, features, dim, allowed, horizon, propensities)
+        own = reason is not None
+        request = self._request(names, features, allowed, horizon, propensities, own_designs=own)
         if reason is None:
             reason = batches.why_one_by_one(self._setup, self._meta, request)
         book = self._columns_of(names) if reason is None else None
@@ -141,12 +139,14 @@ class BatchVerbs:
         self,
         tasks: batches.Tasks,
         features: Any,
-        dim: int,
         allowed: Any,
         horizon: Any,
         propensities: bool,
+        *,
+        own_designs: bool,
     ) -> batches.Request:
         arms, count = self._setup.arms, len(tasks)
+        dim = np.shape(features)[-1] if own_designs and np.ndim(features) else arms.n_features
         rows: Any = None
         if np.ndim(features) == 3:
             rows = checks.array("features", features)

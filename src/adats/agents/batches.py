@@ -75,7 +75,7 @@ def tasks_of(values: Any) -> Tasks:
     if not kinds <= {str, int}:
         names = _names(given, names)
         kinds = set(map(type, names))
-    if kinds == {int} and -LARGEST <= min(names) and max(names) <= LARGEST:
+    if kinds == {int} and min(names) >= -LARGEST and max(names) <= LARGEST:
         return np.array(names, dtype=np.intp)
     return names
 

@@ -119,8 +119,8 @@ def columns_of(frame: Any) -> dict[str, Column]:
         columns = {str(name): np.asarray(frame[name].to_numpy()) for name in frame.columns}
     else:
         raise ValueError(
-            "give a data frame of pandas, Polars, Arrow or Ibis, a dict of columns, or the path of a "
-            f"Parquet or CSV file; got {type(frame).__name__}"
+            "give a data frame of pandas, Polars, Arrow or Ibis, a dict of columns, or the path of "
+            f"a Parquet or CSV file; got {type(frame).__name__}"
         )
     sizes = {name: len(values) for name, values in columns.items()}
     if len(set(sizes.values())) > 1:

@@ -122,6 +122,11 @@ class Scorer:
                 chances[part] = chance
         return actions, chances
 
+    @property
+    def action_type(self) -> str:
+        """As Spark calls it."""
+        return "bigint" if named(self._setup.arms, np.arange(0)).dtype.kind == "i" else "string"
+
     def record_batch(self, part: Any, names: tuple[str, str | None]) -> Any:
         """For a part of a table, as Arrow has it."""
         import pyarrow
@@ -166,10 +171,14 @@ def _on_spark(table: Any, scorer: Scorer, names: tuple[str, str | None]) -> Any:
                 yield own.record_batch(part, names)
 
     kept = table.select(*(name for name in names if name))
-    sample = scorer.record_batch(kept.limit(1).toArrow(), names)
-    return kept.mapInArrow(score, _spark_schema(sample.schema))
+    task, decision_id = (_spark_type(kept, name) for name in names)
+    types = {"task": task, "action": scorer.action_type, "decision_id": decision_id}
+    types["propensity"] = "double" if scorer.propensities else None
+    return kept.mapInArrow(score, ", ".join(f"`{name}` {t}" for name, t in types.items() if t))
 
 
-def _spark_schema(schema: Any) -> str:
-    kinds = {"int64": "bigint", "double": "double", "string": "string", "large_string": "string"}
-    return ", ".join(f"`{field.name}` {kinds[str(field.type)]}" for field in schema)
+def _spark_type(table: Any, column: str | None) -> str | None:
+    """Of a column of names, which are strings or numbers."""
+    if column is None:
+        return None
+    return "string" if table.schema[column].dataType.typeName() == "string" else "bigint"

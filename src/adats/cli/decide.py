@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from adats.agents.agent import load
+from adats.agents.errors import RowsError
 from adats.agents.stateless import BATCH, Scorer
 from adats.cli.common import console, progress_bar
 from adats.models import prior_files
@@ -49,16 +50,21 @@ def decide(
     total = source.count_rows()
     part = out.with_name(f".{out.name}.part")
     writer: Any = None
+    done = 0
     try:
         with progress_bar("deciding", total) as advance:
             for rows in source.to_batches(columns=wanted, batch_size=BATCH):
                 if rows.num_rows == 0:
                     continue
-                decided = scorer.record_batch(rows, (task, decision_id))
+                try:
+                    decided = scorer.record_batch(rows, (task, decision_id))
+                except RowsError as error:
+                    raise RowsError([done + int(i) for i in error.rows], error.why) from None
                 if writer is None:
                     writer = pyarrow.parquet.ParquetWriter(part, decided.schema)
                 writer.write_batch(decided)
                 advance(rows.num_rows)
+                done += rows.num_rows
         if writer is None:
             raise ValueError(f"{table} has no rows")
         writer.close()

@@ -160,9 +160,9 @@ class MetaBeliefOf(Protocol[S, D, B]):
     their spreads from all of them at once.
 
     Of many tasks at once the statistics are rows of `row_size` numbers, which is 0 where they have
-    no fixed size; `row_of` makes one. `draw_size` is the most numbers that `sample` gives. `digest_many` and `posterior_many` are as `digest` and
+    no fixed size; `row_of` makes one. `digest_many` and `posterior_many` are as `digest` and
     `posterior`, with a first axis for the task; digests that are approximate are found anew if
-    they are not `kept`.
+    they are not `kept`. `draw_size` is the most numbers that `sample` gives.
 
     Where digests are approximate they may become stale: `RENEWS` says so. `renewed` is the belief
     of the next `generation`, if it is time for that, and `replace_task` looks after it by itself;
