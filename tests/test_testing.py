@@ -322,6 +322,7 @@ def shifted_many(self, digests, mean=0.0, scale=1.0):
     return GaussianArms.of(found.mean + mean, found.scale * scale, found.noise)
 
 
+CALLS = count()
 META_FAULTS = [
     ("digest_many = digest", digests_with(messages=lambda d: d.messages * (1 + 1e-10))),
     ("digest_many keeps the rows", digests_with(rows=lambda d: d.rows + 1e-6)),
@@ -330,7 +331,7 @@ META_FAULTS = [
     ("digest_many of nothing kept", {"digest_many": pulls_lost}),
     (
         "row_of(from_flat(row))",
-        {"row_of": lambda _, s, calls=count(): s.flat() + (next(calls) > 2)},
+        {"row_of": lambda _, s: s.flat() + (next(CALLS) > 2)},
     ),
     (
         "posterior_many = posterior (mean)",

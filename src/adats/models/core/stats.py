@@ -135,11 +135,26 @@ class ArmStats:
     @classmethod
     def are_rewards(cls, values: FloatArray) -> BoolArray:
         """Which of many values `check_reward` takes."""
+        if cls.check_reward.__func__ is not ArmStats.check_reward.__func__:  # type: ignore[attr-defined]
+            return np.array([cls._is_reward(value) for value in values.tolist()], dtype=bool)
         return np.abs(values) < checks.HUGE
+
+    @classmethod
+    def _is_reward(cls, value: float) -> bool:
+        try:
+            cls.check_reward(value)
+        except ValueError:
+            return False
+        return True
 
     @classmethod
     def sums_of(cls, rewards: FloatArray) -> FloatArray:
         """What each reward adds to the table, a column each."""
+        if cls.count_reward is not ArmStats.count_reward:
+            table = np.zeros((cls.ROWS, rewards.size))
+            for i, value in enumerate(rewards.tolist()):
+                cls.count_reward(table, i, value)
+            return table
         return np.stack([np.ones(rewards.size), rewards, rewards * rewards])
 
     @classmethod

@@ -23,7 +23,7 @@ class PositiveStats(ArmStats):
 
     @classmethod
     def are_rewards(cls, values: FloatArray) -> BoolArray:
-        return super().are_rewards(values) & (values >= 0)
+        return ArmStats.are_rewards(values) & (values >= 0)
 
 
 class CountStats(ArmStats):
@@ -52,11 +52,11 @@ class CountStats(ArmStats):
     @classmethod
     def are_rewards(cls, values: FloatArray) -> BoolArray:
         whole: BoolArray = (values >= 0) & (values == np.floor(values))
-        return super().are_rewards(values) & whole
+        return ArmStats.are_rewards(values) & whole
 
     @classmethod
     def sums_of(cls, rewards: FloatArray) -> FloatArray:
-        return np.concatenate([super().sums_of(rewards), gammaln(rewards + 1.0)[None]])
+        return np.concatenate([ArmStats.sums_of(rewards), gammaln(rewards + 1.0)[None]])
 
     @classmethod
     def counted(cls, pulls: Any, successes: Any) -> FloatArray:
