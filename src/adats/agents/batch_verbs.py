@@ -114,7 +114,7 @@ class BatchVerbs:
         if reason is not None:
             self._tell_each(columns_of(frame), reason)
             return
-        book = self._columns_of(tasks)
+        book = self._columns_of(tasks, others=self._meta.RENEWS)
         before = self._rng.bit_generator.state
         try:
             meta = batches.learn_many(self._setup, self._meta, book, table.rewards, self._rng)
@@ -162,13 +162,13 @@ class BatchVerbs:
 
     # the book
 
-    def _columns_of(self, tasks: batches.Tasks) -> ColumnBook:
-        """A book in columns that has all these tasks which are known."""
+    def _columns_of(self, tasks: batches.Tasks, *, others: bool = False) -> ColumnBook:
+        """A book in columns that has all these tasks which are known, and `others` too."""
         if isinstance(self._book, DictBook):
             many = len(tasks) + len(self._book) >= MANY
             if self._columns is False or not (many or self._columns):
                 layout = batches.layout_of(self._setup, self._meta, self._blank)
-                return batches.in_columns(layout, self._book, tasks)
+                return batches.in_columns(layout, self._book, None if others else tasks)
             self._use_columns()
         assert isinstance(self._book, ColumnBook)
         return self._book

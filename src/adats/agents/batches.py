@@ -405,7 +405,9 @@ def _brought_up_to_date(
     for _ in range(RENEWALS):
         if meta.generation == generation:
             break
-        rows = np.concatenate([touched, np.setdiff1d(book.row_numbers(), touched)])
+        all_rows = book.row_numbers()
+        of_batch = np.isin(all_rows, touched)
+        rows = np.concatenate([all_rows[of_batch], all_rows[~of_batch]])
         for part in chunks(min(most, rows.size)):
             some = rows[part]
             old = np.ascontiguousarray(book.array[some, stats])
