@@ -158,8 +158,8 @@ def check_meta(
     if designs is None and meta.row_size:
         rows = np.stack([np.array(meta.row_of(digest.stats)) for digest in digests])
         _check_many(full, rows, digests)
-        anew = meta.digest_many(rows, kept=False).message_sum
-        _alike("digest_many of nothing kept", seen(meta.absorb(anew)), seen(full), tolerance)
+        total = meta.digest_many(rows, kept=False).message_sum
+        _alike("digest_many of nothing kept", seen(meta.absorb(total)), seen(full), tolerance)
 
     for one in (meta, full):
         means = partial(_mean_given_draw, one, phis[0])

@@ -389,7 +389,9 @@ def _arrived(book: ColumnBook, at: IntArray, rewards: Rewards, rows_of_features:
     some, pulled = at[decided], rewards.pulled[decided]
     if rows_of_features:
         gram = pulled[:, :, None] * pulled[:, None, :]
-        np.subtract.at(book.array[:, pending], some, gram.reshape(len(some), pending.stop - pending.start))
+        np.subtract.at(
+            book.array[:, pending], some, gram.reshape(len(some), pending.stop - pending.start)
+        )
     else:
         np.subtract.at(book.array, (some, pending.start + pulled), 1.0)
         book.array[some, pending] = np.maximum(book.array[some, pending], 0.0)

@@ -10,7 +10,6 @@ from adats.agents.errors import RowsError
 from adats.agents.stateless import BATCH, Scorer
 from adats.cli.common import console, progress_bar
 from adats.models import prior_files
-from adats.models.core.errors import FileFormatError
 
 
 def decide(
@@ -78,7 +77,6 @@ def decide(
 
 def _agent(path: Path) -> Any:
     """An agent, or the prior that a prior file has."""
-    try:
-        return load(path)
-    except FileFormatError:
-        return prior_files.load_prior(path)
+    with path.open("rb") as file:
+        is_prior = file.read(1) == b"{"  # JSON
+    return prior_files.load_prior(path) if is_prior else load(path)
