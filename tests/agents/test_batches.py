@@ -1,9 +1,13 @@
 """Many tasks at once: `ask_many` means the asks, and `tell_many` is as good as one `tell` a row."""
 
 import warnings
+from decimal import Decimal
 
 import hypothesis.strategies as st
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from scipy.special import expit
@@ -577,6 +581,45 @@ def test_names_are_those_of_single_asks():
     assert [agent.stats(task).table[1, 0] for task in expected] == list(range(7))
     assert agent.ask_many(np.array([2**63 + 1], dtype=np.uint64)).task.tolist() == [2**63 + 1]
     assert agent.ask_many(np.array([3, 1], dtype=np.uint8)).task.tolist() == [3, 1]
+
+
+def test_tasks_may_be_columns_of_any_library():
+    agent = AdaTS(gaussian(), seed=1)
+    for names in (["a", "b"], [3, 4]):
+        arrow = pa.chunked_array([names])
+        for column in (pd.Series(names), pl.Series(names), arrow, arrow.chunk(0), tuple(names)):
+            assert agent.ask_many(column).task.tolist() == names
+    words = {"task": ["a", "b"], "action": ["red", "blue"]}
+    frames = [
+        pd.DataFrame({n: pd.Categorical(c) for n, c in words.items()} | {"reward": [1, 2]}),
+        pl.DataFrame(words | {"reward": [1, 2]}).with_columns(
+            pl.col("action").cast(pl.Categorical)
+        ),
+        pa.table(
+            {n: pa.array(c).dictionary_encode() for n, c in words.items()} | {"reward": [1, 2]}
+        ),
+        pd.DataFrame(words | {"reward": pd.array([1, 2], dtype="Int64")}),
+        pa.table(words | {"reward": [Decimal("1.0"), Decimal("2.0")]}),
+    ]
+    for frame in frames:
+        named = new("named")
+        named.tell_many(frame)
+        assert (named.stats("a").table[1, 0], named.stats("b").table[1, 2]) == (1.0, 2.0)
+
+
+def test_features_whose_squares_overflow_are_refused():
+    agent = new("contextual")
+    before = snapshot(agent)
+    x = np.ones((2, 4, 3))
+    x[1, 2, 0] = 1e200
+    with pytest.raises(ValueError, match="features too large"):
+        agent.ask_many([1, 2], features=x)
+    table = {"task": [1, 2], "x0": [1.0, 1e200], "x1": [0.0, 0.0], "x2": [0.0, 0.0]}
+    with pytest.raises(ValueError, match="row 1: features too large: their squares overflow"):
+        agent.tell_many(table | {"reward": [1.0, 1.0]})
+    with pytest.raises(ValueError, match=r"features must be finite, got nan at index \(1, 2, 0\)"):
+        agent.ask_many([1, 2], features=np.where(x > 1, np.nan, x))
+    assert snapshot(agent) == before
 
 
 # what falls back to single asks

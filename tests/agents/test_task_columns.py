@@ -1,6 +1,8 @@
 """Task states in columns: a book like the dict, in memory and in files."""
 
+import copy
 import json
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -109,6 +111,14 @@ def test_room_grows_in_blocks_and_nothing_is_lost():
     places = book.open([f"u{i}" for i in range(size)])
     assert len(set(places.tolist())) == size
     assert [book[task].rounds for task in range(0, size, 97)] == list(range(0, size, 97))
+
+
+def test_a_copy_of_an_agent_goes_its_own_way():
+    agent = new("gaussian", columns=True)
+    agent.ask_many(range(10))
+    for other in (copy.deepcopy(agent), pickle.loads(pickle.dumps(agent))):
+        other.ask_many(range(3 * LEAST_ROOM))
+        assert (len(other.tasks), len(agent.tasks)) == (3 * LEAST_ROOM, 10)
 
 
 def test_finished_tasks_give_memory_back():

@@ -150,6 +150,7 @@ class BatchVerbs:
         rows: Any = None
         if np.ndim(features) == 3:
             rows = checks.array("features", features)
+            checks.modest("features", rows.ravel())
             if arms.features is not None or (len(rows), rows.shape[2]) != (count, dim):
                 raise ValueError(
                     f"features of shape {rows.shape}, for {count} tasks and arms of {dim} features"

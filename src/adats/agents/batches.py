@@ -63,6 +63,10 @@ def tasks_of(values: Any) -> Tasks:
         or getattr(values, "ndim", 1) != 1
     ):
         raise ValueError(f"give a list or a column of tasks, got {values!r}")
+    if hasattr(values, "to_pylist"):  # Arrow
+        values = values.to_pylist()
+    elif hasattr(values, "to_numpy"):  # pandas, Polars
+        values = values.to_numpy()
     given = values if isinstance(values, (np.ndarray, list)) else list(values)
     if (
         isinstance(given, np.ndarray)
@@ -194,7 +198,8 @@ def _opened(
     fresh = list(dict.fromkeys(names[i] for i in np.flatnonzero(at < NOT_A_ROW).tolist()))
     blank = setup.new_state(meta)
     drawn = [book.layout.pack(setup.drawn(meta, blank, rng)) for _ in fresh if book.layout.mu]
-    book.array[book.open(fresh)] = drawn or book.layout.pack(blank)
+    rows = book.open(fresh)
+    book.array[rows] = drawn or book.layout.pack(blank)
     return book.rows(tasks), fresh
 
 

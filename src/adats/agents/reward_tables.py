@@ -13,6 +13,7 @@ from adats.agents.decision_numbers import OF_A_BATCH
 from adats.agents.decisions import Column, columns_of
 from adats.agents.errors import RowsError
 from adats.agents.task_columns import LARGEST
+from adats.models.core.checks import HUGE
 from adats.models.core.types import FloatArray, IntArray, MetaBelief, Task
 
 
@@ -75,6 +76,9 @@ def _rewards(columns: dict[str, Column], arms: Arms, sums: FloatArray) -> Reward
     pulled: Any
     if features:
         pulled = np.column_stack([_numbers(name, columns[name]) for name in features])
+        bad = np.flatnonzero((np.abs(pulled) >= HUGE).any(axis=1))
+        if bad.size:
+            raise RowsError(bad, "features too large: their squares overflow")
     else:
         pulled = _arm_numbers(arms, columns["action"])
     if arms.n_features and not features:

@@ -175,6 +175,8 @@ class ColumnBook(Mapping[Task, TaskState]):
         room = len(self.array)
         if rows > room:
             more = max(rows, room + room // 8, LEAST_ROOM)
+            if not self.array.flags.owndata:  # after pickle
+                self.array, self._numbers = self.array.copy(), self._numbers.copy()
             self.array.resize((more, self.array.shape[1]), refcheck=False)
             self._numbers.resize(more, refcheck=False)
 
@@ -209,7 +211,8 @@ class ColumnBook(Mapping[Task, TaskState]):
         book._row = dict.fromkeys(tasks, NOT_A_ROW)  # in this order
         if len(book) != len(own) + len(others):
             raise ValueError("two tasks have one name")
-        book.array[book.open(own)] = rows
+        places = book.open(own)
+        book.array[places] = rows
         for task, state in others.items():
             book.put(task, state)
         return book
