@@ -144,7 +144,7 @@ class BatchVerbs:
         propensities: bool,
         *,
         own_designs: bool,
-    ) -> batches.Request:
+    ) -> batches.BatchRequest:
         arms, count = self._setup.arms, len(tasks)
         dim = np.shape(features)[-1] if own_designs and np.ndim(features) else arms.n_features
         rows: Any = None
@@ -159,7 +159,7 @@ class BatchVerbs:
             rows = arms.rows(features, dim)
         mask = batches.allowed_mask(arms, allowed, count, None if rows is None else rows.shape[-2])
         left = batches.horizon_of(horizon, count)
-        return batches.Request(tasks, rows, mask, left, propensities)
+        return batches.BatchRequest(tasks, rows, mask, left, propensities)
 
     # the book
 
@@ -217,7 +217,7 @@ class BatchVerbs:
             warnings.warn(f"{reason}: such batches are worked out one by one", stacklevel=4)
 
     def _ask_each(
-        self, request: batches.Request, allowed: Any, design: Any, reason: str | None
+        self, request: batches.BatchRequest, allowed: Any, design: Any, reason: str | None
     ) -> Decisions:
         """In the order of a batch: tasks that come again, after all others."""
         self._say_one_by_one(reason)

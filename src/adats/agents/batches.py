@@ -21,7 +21,7 @@ RENEWALS = 4  # of all digests, at most, after a batch
 Tasks = list[Task] | IntArray
 
 
-class Request(NamedTuple):
+class BatchRequest(NamedTuple):
     """What is asked of many tasks at once; arrays have a row a task."""
 
     tasks: Tasks
@@ -129,7 +129,7 @@ def horizon_of(horizon: Any, tasks: int) -> IntArray | None:
     return given[:, None]
 
 
-def options_at(request: Request, i: int, arms: Arms, allowed: Any) -> dict[str, Any]:
+def options_at(request: BatchRequest, i: int, arms: Arms, allowed: Any) -> dict[str, Any]:
     """What `ask` is given at one place of a request."""
     features, horizon = request.features, request.horizon
     if features is not None:
@@ -147,7 +147,7 @@ def options_at(request: Request, i: int, arms: Arms, allowed: Any) -> dict[str, 
     }
 
 
-def why_one_by_one(setup: Setup, meta: MetaBelief, request: Request) -> str | None:
+def why_one_by_one(setup: Setup, meta: MetaBelief, request: BatchRequest) -> str | None:
     """Why decisions of such an agent cannot be made at once; None if they can."""
     if setup.explore_first:
         return "forced exploration"
@@ -207,7 +207,7 @@ def _opened(
 
 
 def decide_many(
-    setup: Setup, meta: MetaBelief, book: ColumnBook, request: Request, rng: Draws
+    setup: Setup, meta: MetaBelief, book: ColumnBook, request: BatchRequest, rng: Draws
 ) -> Answers:
     """Arms for all tasks, in this order, without a reward between them; all, or none of them."""
     at, fresh = _opened(book, setup, meta, request.tasks, rng.generator(0))
@@ -223,7 +223,12 @@ def decide_many(
 
 
 def _decided(
-    setup: Setup, meta: MetaBelief, book: ColumnBook, at: IntArray, request: Request, rng: Draws
+    setup: Setup,
+    meta: MetaBelief,
+    book: ColumnBook,
+    at: IntArray,
+    request: BatchRequest,
+    rng: Draws,
 ) -> Answers:
     actions = np.empty(at.size, dtype=np.intp)
     chances = np.empty(at.size) if request.propensities else None
@@ -245,7 +250,7 @@ class Asked(NamedTuple):
     """What is asked of some tasks, and all that is known of them."""
 
     rows: FloatArray  # statistics
-    request: Request
+    request: BatchRequest
     round: FloatArray | None = None  # for indices, a column
     pending: FloatArray | None = None
 
@@ -255,7 +260,7 @@ def size_of(layout: Layout) -> int:
     return max(NUMBERS // layout.stats, 64)
 
 
-def _at(request: Request, some: IntArray) -> Request:
+def _at(request: BatchRequest, some: IntArray) -> BatchRequest:
     """What is asked at some places of the request."""
     features, allowed, horizon = request.features, request.allowed, request.horizon
     return request._replace(
@@ -265,7 +270,7 @@ def _at(request: Request, some: IntArray) -> Request:
     )
 
 
-def asked_of(layout: Layout, states: FloatArray, request: Request) -> Asked:
+def asked_of(layout: Layout, states: FloatArray, request: BatchRequest) -> Asked:
     """A request of tasks with these states, rows of a book."""
     stats, rounds, _, _, pending = layout.slices
     waiting = None

@@ -71,7 +71,7 @@ class Scorer:
         if self._setup.arms.come_with_decisions:
             raise ValueError("features come with every decision here: use ask_many")
         rows = self._setup.arms.features
-        self._request = batches.Request(
+        self._request = batches.BatchRequest(
             [], rows, self._setup.arms.not_retired, batches.horizon_of(horizon, 0), propensities
         )
         reason = batches.why_one_by_one(self._setup, self._meta, self._request)
