@@ -15,6 +15,7 @@ from scipy.stats import chi2
 
 import adats
 from adats import AdaTS, MetaTS, OracleTS
+from adats.agents import batches
 from adats.agents.policies import FarSighted
 from adats.models.latent.meta import LatentMeta
 from cases import ALL, CLASSES, GROWING, ROWS, alike, gaussian, linear, new, portrait
@@ -541,6 +542,25 @@ def test_a_batch_of_asks_is_made_whole_or_not_at_all(columns, cls):
         with pytest.raises(ValueError, match=words):
             agent.ask_many(bad)
         assert snapshot(agent) == before
+
+
+@pytest.mark.parametrize("columns", [True, False])
+def test_a_failure_in_a_later_pass_leaves_no_pending_pulls(columns, monkeypatch):
+    agent = AdaTS(gaussian(), seed=3, columns=columns, policy="ucb")
+    agent.ask_many([1, 7])
+    before, choose, calls = snapshot(agent), batches.choose_many, []
+
+    def fails_later(*given):
+        calls.append(given)
+        if len(calls) == 2:
+            raise MemoryError
+        return choose(*given)
+
+    monkeypatch.setattr(batches, "choose_many", fails_later)
+    with pytest.raises(MemoryError):
+        agent.ask_many([1, 40, 1])
+    assert len(calls) == 2
+    assert snapshot(agent) == before
 
 
 @pytest.mark.parametrize("columns", [True, False])

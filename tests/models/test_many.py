@@ -15,7 +15,8 @@ METAS = {
     "linear": linear(),
     "linear design": linear(task_cov=0.3, design=np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 0.5]])),
     "clicks": latent(),
-    "full": LatentMeta([-1.0, 0.0, 0.5], 0.7, task_cov=WIDE),
+    "level": LatentMeta([-1.0, 0.0, -0.5], 0.02, task_scale=0.1, level_scale=0.7),
+    "full": LatentMeta([-1.0, 0.0, 0.5], 0.02, task_cov=3 * WIDE),
     "design": LatentMeta(
         [-1.0, 0.3], 0.7, task_scale=[0.2, 0.8], design=[[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]]
     ),
@@ -29,7 +30,7 @@ def told(meta):
     """The meta-belief after two tasks, and the row and the digest of one."""
     rng = np.random.default_rng(3)
     digests = []
-    for pulls in (5, 9):
+    for pulls in (30, 9):
         stats = meta.empty()
         for _ in range(pulls):
             arm = int(rng.integers(meta.n_arms)) if meta.n_arms else rng.normal(size=stats.xy.size)
