@@ -112,8 +112,11 @@ def test_gaussian_decisions_are_those_of_a_loop(kind, cls, columns):
     assert many.tasks == one.tasks
 
 
-@pytest.mark.parametrize("policy", POLICIES, ids=str)
-@pytest.mark.parametrize("cls", CLASSES)
+PLAYED = [(AdaTS, policy) for policy in POLICIES]
+PLAYED += [(cls, policy) for cls in CLASSES[1:] for policy in ("ucb", FarSighted(later=30.0))]
+
+
+@pytest.mark.parametrize(("cls", "policy"), PLAYED, ids=str)
 @pytest.mark.parametrize("kind", SINGLE)
 def test_indices_are_those_of_a_loop(kind, cls, policy):
     """With pulls that are pending, horizons of their own, and repeats: the k-th in pass k."""
@@ -166,7 +169,7 @@ def test_draws_choose_as_often_as_those_of_a_loop(kind, cls):
     if said:
         assert found == [one.ask(3, features=x).action for _ in range(12)]
         return
-    alone = [one.ask(3, features=x).action for _ in range(300)]
+    alone = [one.ask(3, features=x).action for _ in range(200)]
     known = names_of(one)
     counts = np.bincount([known.index(action) for action in alone], minlength=len(known))
     assert_same_law(choices(many, [3] * 3000, x), counts)
