@@ -364,7 +364,7 @@ def test_what_agents_are_told():
     linear = problem.linear()
     assert isinstance(linear, ModelMixture)
     assert all(isinstance(model, LinearMeta) for model in linear.models)
-    assert linear.models[0].meta_cov[0, 0] == pytest.approx(0.09)  # variance of a reward of 10 %
+    assert linear.models[0].meta_cov[0, 0] == pytest.approx(0.09 / 4)  # 10 %: variance 0.09
     with pytest.raises(ValueError, match="features"):
         ClicksProblem().linear()
 

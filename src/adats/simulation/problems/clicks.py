@@ -200,8 +200,9 @@ class FeatureClicksProblem(LatentClicks[LatentLinearMeta]):
         return LatentLinearMeta(none, COEFFICIENT**2, task_scale=0.0, rewards=self.rewards)
 
     def linear(self) -> MetaBelief:
-        """It is told the standard deviation of a typical arm's reward."""
-        scale = math.sqrt(self.family.variance(self.family.eta(self.base)))
+        """It is told the scale with which it loses least: half the standard deviation of a typical
+        arm's reward."""
+        scale = 0.5 * math.sqrt(self.family.variance(self.family.eta(self.base)))
         meta: MetaBelief = default_prior(dim=self.features, rewards="number", scale=scale)
         return meta
 
