@@ -89,9 +89,7 @@ def _with_features(dim: int, rewards: str, typical: Any, scale: Any) -> Any:
     if rewards in ("binary", "count"):
         if scale is not None:
             raise ValueError(f"{rewards} rewards need no scale")
-        return LatentLinearMeta(
-            np.zeros(dim), COEFFICIENT**2, task_scale=SPREADS, rewards=rewards
-        )
+        return LatentLinearMeta(np.zeros(dim), COEFFICIENT**2, task_scale=SPREADS, rewards=rewards)
     if rewards == "number":
         size = _checked_scale(scale)
         models = [
