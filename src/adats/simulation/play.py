@@ -189,7 +189,8 @@ def _play_task(job: Job, policy: str, meta: MetaBelief, later: int, given: Given
         if stats is not None:
             return stats
     rules: Policy = FarSighted(later) if policy == "far" else POLICIES[policy]
-    return plain_task(job.problem, *given, policy=rules, share=share, delay=job.delay)
+    empty = meta.empty()
+    return plain_task(job.problem, *given, policy=rules, share=share, delay=job.delay, stats=empty)
 
 
 def compiled_task(
@@ -240,12 +241,14 @@ def plain_task(
     policy: Policy = POLICIES["ts"],
     share: Callable[[FloatArray | None], FloatArray | float] = lambda _: 0.0,
     delay: int = 0,
+    stats: Any = None,
 ) -> Any:
     """One task with nothing compiled, for any belief and oracle: the kernels' reference.
 
-    `share` is `MetaBelief.share` of arms with these features.
+    `share` is `MetaBelief.share` of arms with these features. `stats` are empty statistics, if the
+    belief is of another kind than the problem's.
     """
-    stats = problem.meta().empty()
+    stats = problem.meta().empty() if stats is None else stats
     pending: FloatArray | None = None
     waiting: list[Any] = []  # pulls and their rewards, until they are told
     for t in range(regret.size):
