@@ -141,16 +141,21 @@ def play_learner(
             given = (prior, instance, first, rng, lost, chosen)
             stats = _play_task(job, learner.policy, meta, later, given)
         if learns and meta.RENEWS:
-            meta = _absorbed(job, meta, stats, told)
+            meta = absorbed(job.problem, meta, stats, told, compiled=job.compiled)
         elif learns:
             meta = absorb(meta, stats)
     if watch is not None:
         watch(meta.task_prior())
 
 
-def _absorbed(job: Job, meta: MetaBelief, stats: Any, told: list[Any]) -> MetaBelief:
-    """With one more task; all tasks are digested anew when it is time for that."""
-    renew = loops_of(job.problem, meta.task_prior()).renew if job.compiled else None
+def absorbed(
+    problem: Problem, meta: MetaBelief, stats: Any, told: list[Any], *, compiled: bool
+) -> MetaBelief:
+    """With one more task; all tasks are digested anew when it is time for that.
+
+    `told` has the statistics of all tasks, and becomes those of one more.
+    """
+    renew = loops_of(problem, meta.task_prior()).renew if compiled else None
 
     def digested(stats: Any) -> Any:
         return meta.digest(renew(meta, stats) if renew else stats.unsettled())
