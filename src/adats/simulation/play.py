@@ -18,6 +18,7 @@ from adats.simulation.kernels.registry import (
     THOMPSON,
     CompiledPolicy,
     LoopInput,
+    Loops,
     absorb_of,
     known_rng,
     loops_of,
@@ -125,7 +126,8 @@ def play_learner(
     absorb = absorb_of(job.problem, meta) if job.compiled else plain_absorb
     source = learner.source_of(start.mu)
     learns, prior = source.LEARNS, source.prior(meta, source.draw(meta, rng))
-    loop = loops_of(job.problem, prior).play if job.compiled else None
+    loops = loops_of(job.problem, prior) if job.compiled else Loops()
+    loop = loops.play
     sampled = loop is not None and learner.policy == "ts" and job.delay == 0
     most = prior.FAR_TASKS
     told: list[Any] = []  # statistics of all tasks, where they can become stale
@@ -141,7 +143,7 @@ def play_learner(
             given = (prior, instance, first, rng, lost, chosen)
             stats = _play_task(job, learner.policy, meta, later, given)
         if learns and meta.RENEWS:
-            meta = absorbed(job.problem, meta, stats, told, compiled=job.compiled)
+            meta = absorbed(meta, stats, told, loops.renew)
         elif learns:
             meta = absorb(meta, stats)
     if watch is not None:
@@ -149,13 +151,12 @@ def play_learner(
 
 
 def absorbed(
-    problem: Problem, meta: MetaBelief, stats: Any, told: list[Any], *, compiled: bool
+    meta: MetaBelief, stats: Any, told: list[Any], renew: Callable[[Any, Any], Any] | None
 ) -> MetaBelief:
     """With one more task; all tasks are digested anew when it is time for that.
 
-    `told` has the statistics of all tasks, and becomes those of one more.
+    `told` has the statistics of all tasks, and gets those of one more. `renew` is that of `Loops`.
     """
-    renew = loops_of(problem, meta.task_prior()).renew if compiled else None
 
     def digested(stats: Any) -> Any:
         return meta.digest(renew(meta, stats) if renew else stats.unsettled())

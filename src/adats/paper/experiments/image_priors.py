@@ -8,7 +8,7 @@ import numpy as np
 from adats.learning.fitting import LinearTable, estimate
 from adats.models import LatentLinearMeta
 from adats.models.core.types import FloatArray, Rng
-from adats.simulation.kernels.registry import plain_absorb
+from adats.simulation.kernels.registry import loops_of, plain_absorb
 from adats.simulation.play import absorbed, compiled_task
 from adats.simulation.problems.classification import (
     ClassificationProblem,
@@ -63,9 +63,10 @@ def of_clicks(train: LogisticClassification, rng: Rng) -> ClassPrior:
     dim = train.features.shape[1]
     meta: Any = LatentLinearMeta(np.zeros(dim), train.meta_scale**2, task_scale=SPREADS)
     told: list[Any] = []
+    renew = loops_of(train, meta.task_prior()).renew
     for rows, rewards in training_logs(train, rng):
         stats = meta.empty().with_table(rows, np.stack([np.ones(rewards.size), rewards]))
-        meta = absorbed(train, meta, stats, told, compiled=True)
+        meta = absorbed(meta, stats, told, renew)
     best = int(meta.log_posterior.argmax())
     return ClassPrior(meta.mu_moments()[0][best], SPREADS[best] ** 2 * np.eye(dim))
 

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 import numpy as np
 
-from adats.models.core.types import IntArray, Rng
+from adats.models.core.types import Rng
 from adats.paper.datasets import ImageData, Split, load
 from adats.paper.experiments import image_report, records
 from adats.paper.experiments.figures import chart
@@ -26,7 +26,7 @@ from adats.paper.experiments.image_priors import (
     of_logs,
     of_play,
 )
-from adats.paper.experiments.panels import Options, Outcome, Panel, run_panel
+from adats.paper.experiments.panels import Options, Outcome, Panel, outcome_of
 from adats.paper.experiments.report_text import ReportParts
 from adats.paper.experiments.simulations import PAPER_AGENTS
 from adats.paper.experiments.spec import (
@@ -41,7 +41,6 @@ from adats.plots.pictures import pictures_figure
 from adats.simulation.problems.classification import (
     ClassificationProblem,
     LogisticClassification,
-    PictureProblem,
 )
 from adats.simulation.simulate import simulate
 
@@ -134,13 +133,17 @@ class Case(NamedTuple):
         problem = make(self.images.test, prior)
         title = f"{self.setting.title}: {self.images.classes[self.positive]}, {reading}"
         panel = Panel(title, lambda: problem, PAPER_AGENTS, **self.setting.sizes())
+        sizes = self.setting.sizes()
+        result = simulate(problem, PICTURE_AGENTS, **sizes, **options, detail="round", record=True)
+        assert result.actions is not None
+        first = dict(zip(PICTURE_AGENTS, result.actions[..., 0], strict=True))
         return ClassOutcome(
-            **vars(run_panel(panel, problem, **options)),
+            **vars(outcome_of(panel, result.of(PAPER_AGENTS))),
             images=self.images,
             reading=reading,
             positive=self.positive,
             prior=prior,
-            pulled=pulled_pictures(problem, PICTURE_AGENTS, self.setting.sizes(), options),
+            pulled=first,
             oracle=oracle,
         )
 
@@ -154,15 +157,6 @@ class Case(NamedTuple):
                 result = simulate(problem, ["oracle-ts"], **self.setting.sizes(), **options)
                 regrets[mean, spread] = result.total("oracle-ts")
         return regrets
-
-
-def pulled_pictures(
-    problem: PictureProblem[Any], agents: Sequence[str], sizes: Sizes, options: Options
-) -> dict[str, IntArray]:
-    """By agent, (runs, tasks): the picture pulled in round 1."""
-    actions = simulate(problem, agents, record=True, **sizes, **options).actions
-    assert actions is not None
-    return dict(zip(agents, actions[..., 0], strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)
