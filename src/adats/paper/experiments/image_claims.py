@@ -115,7 +115,8 @@ def _logistic_beside_gaussian(outcomes: Sequence[Outcome]) -> Iterator[Measure]:
     for logistic in LOGISTIC:
         for reading in GAUSSIAN:
             for agent in pooled[logistic].panel.agents:
-                yield beside(pooled[logistic], pooled[reading], agent, reading)
+                than = f"the Gaussian one, {reading}"
+                yield beside(pooled[logistic], pooled[reading], agent, than)
 
 
 PAPER = (

@@ -110,12 +110,12 @@ def lowest(agent: str) -> Measures:
     return lambda outcomes: (_lower(o, agent, best_other(o)) for o in outcomes)
 
 
-def beside(o: Outcome, other: Outcome, agent: str, where: str) -> Measure:
-    """The regret of an agent in one outcome is lower than in another of the same runs, by z >= 2.
+def beside(o: Outcome, other: Outcome, agent: str, than: str) -> Measure:
+    """The regret of an agent is lower than in another outcome of the same runs, by z >= 2.
 
-    `where` says what the other one is.
+    `than` is what the agent there is called.
     """
-    what = f"{label_of(agent)} below {label_of(agent)}, {where}"
+    what = f"{label_of(agent)} below {than}"
     return _below(o, what, o.total(agent), other.total(agent))
 
 
