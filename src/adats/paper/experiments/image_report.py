@@ -57,10 +57,10 @@ FIRST = (
     "The share of positive pictures among those pulled in round 1, over all classes and runs. "
     "AdaTS− has a meta-prior a third as wide. Where AdaTS is below half in task 2, three things "
     "may be in its way: few rounds (it pulls a wrong picture in {wrong} of the {rounds} rounds of "
-    "task 1); a meta-prior that is wide for the features (N(0, I) gives the mean reward of a "
-    "picture, or its log-odds, a standard deviation of √(aᵀa), here {size:.1f} without the feature "
-    "that is 1, and then AdaTS− learns faster); and a Σ_0 that is wide for them (√(aᵀΣ_0a) of the "
-    "table above, added anew in every task)."
+    "task 1); a meta-prior that is wide or narrow for the features (N(0, I) gives the mean reward "
+    "of a picture, or its log-odds, a standard deviation of √(aᵀa), here {size:.1f} without the "
+    "feature that is 1; where that is wide AdaTS− learns faster, where it is narrow slower); and a "
+    "Σ_0 that is wide for them (√(aᵀΣ_0a) of the table above, added anew in every task)."
 )
 LOSES = (
     "OracleTS loses to AdaTS under {where}: its prior does not describe these tasks, which all "
