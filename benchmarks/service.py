@@ -42,8 +42,8 @@ wrk.method, wrk.headers["Content-Type"] = "POST", "application/json"
 local count = %d
 request = function()
   count = count + 1
-  local reward = count %% 20 == 0 and 1 or 0
-  return wrk.format(nil, nil, nil, '{"decision_id": "r' .. count .. '", "reward": ' .. reward .. '}')
+  local reward = '", "reward": ' .. (count %% 20 == 0 and 1 or 0) .. '}'
+  return wrk.format(nil, nil, nil, '{"decision_id": "r' .. count .. reward)
 end
 """
 
