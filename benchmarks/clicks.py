@@ -183,7 +183,9 @@ def served() -> Iterator[Row]:
     if shutil.which("wrk") is None:
         yield "clicks in the service", "wrk is not installed", "apt-get install wrk", False
         return
-    specs = [service.SPEC, *({"model": "binary", "arms": arms, "seed": 1} for arms in (10, 50))]
+    binary = {"model": "binary", "prior": {"default": {}}, "seed": 1}
+    named = [{**binary, "arms": [f"arm {i}" for i in range(arms)]} for arms in (10, 50)]
+    specs = [service.SPEC, *named]
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         urls = []
         for i, spec in enumerate(specs):

@@ -12,6 +12,7 @@ from scipy.special import ndtri
 from adats.agents.agent import Agent
 from adats.agents.pending import with_pulls, without_pulls
 from adats.agents.policies import POLICIES, FarSighted, Policy, Scene
+from adats.models.core.frozen import evolve
 from adats.models.core.types import Belief, FloatArray, IntArray, MetaBelief, Rng
 from adats.simulation.kernels.registry import (
     NUMBERED,
@@ -129,6 +130,8 @@ def play_learner(
     sampled = loop is not None and learner.policy == "ts" and job.delay == 0
     most = prior.FAR_TASKS
     told: list[Any] = []  # statistics of all tasks, where they can become stale
+    renew = loops_of(job.problem, meta.task_prior()).renew if job.compiled else None
+    first_meta = meta
     for s, (instance, lost, chosen) in enumerate(zip(instances, regret, actions, strict=True)):
         if learns and s:
             prior = source.prior(meta, source.draw(meta, rng))
@@ -141,30 +144,36 @@ def play_learner(
             given = (prior, instance, first, rng, lost, chosen)
             stats = _play_task(job, learner.policy, meta, later, given)
         if learns and meta.RENEWS:
-            meta = _absorbed(job, meta, stats, told)
+            meta = _absorbed(first_meta, meta, stats, told, renew)
         elif learns:
             meta = absorb(meta, stats)
     if watch is not None:
         watch(meta.task_prior())
 
 
-def _absorbed(job: Job, meta: MetaBelief, stats: Any, told: list[Any]) -> MetaBelief:
-    """With one more task; all tasks are digested anew when it is time for that."""
-    renew = loops_of(job.problem, meta.task_prior()).renew if job.compiled else None
+def _absorbed(
+    first: Any,
+    meta: MetaBelief,
+    stats: Any,
+    told: list[Any],
+    renew: Callable[[Any, Any], Any] | None,
+) -> MetaBelief:
+    """With one more task; all tasks are digested anew, and summed from the `first` belief on, when
+    it is time for that."""
 
     def digested(stats: Any) -> Any:
         return meta.digest(renew(meta, stats) if renew else stats.unsettled())
 
     digest = digested(stats)
-    meta = meta.absorb(digest.message)
     told.append(digest.stats)
-    new = meta.renewed()
-    if new is meta:
+    new = meta.absorb(digest.message)
+    meta = new.renewed()
+    if meta is new:
         return meta
-    meta = new
+    new = evolve(meta, total=first.total)
     for i, old in enumerate(told):
         digest = digested(old)
-        new = new.absorb(digest.message - meta.digest(old).message)
+        new = new.absorb(digest.message)
         told[i] = digest.stats
     return new
 
