@@ -5,12 +5,21 @@ factorised. Arrays end in (candidates, arms); `own` and `shared` may have one co
 """
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from adats.models.core.types import FloatArray, Rng
 from adats.models.latent.sites import LEAST_VARIANCE
+
+
+@lru_cache(maxsize=64)
+def ones(size: int) -> FloatArray:
+    """For sums over arms: a product with it is quicker than a sum, if arms are few."""
+    one = np.ones(size)
+    one.flags.writeable = False  # it is shared
+    return one
 
 
 def in_common(together: FloatArray, squares: FloatArray) -> FloatArray:
@@ -34,24 +43,29 @@ class LevelPrior(NamedTuple):
     def cavities(self, sites: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Mean and variance of each eta, from all sites but its own."""
         a, e = self._about_level(sites)
-        rest = a.sum(axis=-1, keepdims=True) - a
+        one = ones(a.shape[-1])
+        rest = a.dot(one)[..., None] - a
         variance = self.shared / (1.0 + self.shared * rest)
-        m = self.mean + variance * (e.sum(axis=-1, keepdims=True) - e)
+        m = self.mean + variance * (e.dot(one)[..., None] - e)
         return m, self.own + variance
 
     def cavity(self, sites: FloatArray, arm: int) -> tuple[FloatArray, FloatArray]:
         """Those of one arm."""
         a, e = self._about_level(sites)
-        shared = self.shared[..., 0]
-        variance = shared / (1.0 + shared * (np.add.reduce(a, axis=-1) - a[..., arm]))
-        m = self.mean[..., arm] + variance * (np.add.reduce(e, axis=-1) - e[..., arm])
+        one, shared = ones(a.shape[-1]), self.shared[..., 0]
+        variance = shared / (1.0 + shared * (a.dot(one) - a[..., arm]))
+        m = self.mean[..., arm] + variance * (e.dot(one) - e[..., arm])
         return m, self.own[..., arm] + variance
 
     def _about_level(self, sites: FloatArray) -> tuple[FloatArray, FloatArray]:
         """What each arm says about the level: its precision, and precision times mean."""
-        w, b = sites[0], sites[1]
-        q = 1.0 + self.own * w
-        return w / q, (b - w * self.mean) / q
+        w = sites[0]
+        q = self.own * w
+        q += 1.0
+        a = w / q
+        e = sites[1] / q
+        e -= a * self.mean
+        return a, e
 
 
 class Level(NamedTuple):
@@ -72,26 +86,27 @@ class Level(NamedTuple):
 
         Its blocks are M = P G̃, minus h = P b̃, and -2c.
         """
-        w, b, log_s = sites
-        q = 1.0 / (1.0 + self.own * w)
-        both = sites[:2] * q
-        a, e = both
-        sums = np.add.reduce(both, axis=-1)
-        known = 1.0 + self.shared[:, 0] * sums[0]
-        x = np.empty((*w.shape[:-1], w.shape[-1] + 1))
+        w, b, log_s = sites[0], sites[1], sites[2]
+        arms = w.shape[-1]
+        one, shared = ones(arms), self.shared[:, 0]
+        q = self.own * w
+        q += 1.0
+        a, e = w / q, b / q
+        known = 1.0 + shared * a.dot(one)
+        x = np.empty((*w.shape[:-1], arms + 1))
         x[..., :-1] = a
-        np.negative(sums[1], out=x[..., -1])
-        scaled = x * (self.shared[:, 0] / -known)[..., None]
+        np.negative(e.dot(one), out=x[..., -1])
+        scaled = x * (shared / -known)[..., None]
         np.multiply(scaled[..., None], x[..., None, :], out=found)
-        size = w.shape[-1] + 1
-        found.reshape(*found.shape[:-2], size * size)[..., : -1 : size + 1] += a
+        found.reshape(*found.shape[:-2], -1)[..., : -1 : arms + 2] += a
         found[..., -1, :-1] -= e
         found[..., :-1, -1] -= e
-        rest = self.own * b
-        rest *= e
-        rest += np.log(q)
-        rest += 2.0 * log_s
-        found[..., -1, -1] += np.log(known) - np.add.reduce(rest, axis=-1)
+        rest = np.log(q)
+        e *= self.own
+        e *= b
+        rest -= e
+        rest -= 2.0 * log_s
+        found[..., -1, -1] += np.log(known) + rest.dot(one)
 
     def _parts(self, sites: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Of each arm what its own rewards leave over, and what they say about the level; and the
