@@ -152,16 +152,20 @@ class Level(NamedTuple):
     def sample(self, which: int, sites: FloatArray, mu: FloatArray, rng: Rng) -> FloatArray:
         """A draw of theta under one candidate, where mu is known."""
         own, shared = self.own.item(which), self.shared.item(which)
-        w, b = sites[0, which], sites[1, which]
-        q = 1.0 / (1.0 + own * w)
-        left = (b - w * mu) * q
-        gain = shared / (1.0 + shared * float(w.dot(q)))
+        w = sites[0, which]
+        q = own * w
+        q += 1.0
+        a = w / q
+        left = sites[1, which] / q
+        left -= a * mu
+        one = ones(w.size)
+        gain = shared / (1.0 + shared * float(a.dot(one)))
         z = rng.standard_normal(w.size + 1)
-        level = gain * float(np.add.reduce(left)) + math.sqrt(gain) * z.item(-1)
-        theta: FloatArray = np.sqrt(own * q)
+        level = gain * float(left.dot(one)) + math.sqrt(gain) * z.item(-1)
+        theta: FloatArray = np.sqrt(own / q)
         theta *= z[:-1]
         theta += mu
-        theta += level * q
+        theta += level / q
         theta += own * left
         return theta
 

@@ -173,6 +173,8 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
             raise ValueError(f"statistics of {stats.table.shape[1]} arms, not of as many as before")
         prior = self._task_anchor(phi, None if phi is self.design else phi)
         before = old.stats.sites_of(candidates)
+        both = np.empty((3, 2, *before.shape[1:]))
+        both[:, 0] = before
         pulls, had = stats.pulls, old.stats.pulls
         n, s = stats.table[0], stats.table[1]
         if old.stats.anchor == self.anchor.number and octave(pulls) == octave(had):
@@ -181,8 +183,8 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
                 ep.tell(self.family, n.item(arm), s.item(arm), prior, after, arm)
         else:
             after = ep.settled(self.family, n, s, prior, before)
+        both[:, 1] = after
         new = LatentDigest(stats.with_sites(after, self.anchor.number), phi, self.spread)
-        both = np.stack([before, after], axis=1)
         bases = old.stats.log_base, stats.log_base
         log_base = np.array(bases)[:, None] if any(bases) else None
         out, add = _message(self.spread, both, phi, np.array([[had], [pulls]]), log_base)
