@@ -15,7 +15,7 @@ from adats.models.core.types import BoolArray, Conditioned, FloatArray, IntArray
 from adats.models.core.weights import draw, softmax
 from adats.models.latent import full
 from adats.models.latent.family import Family
-from adats.models.latent.level import in_common
+from adats.models.latent.level import in_common, ones
 from adats.models.latent.sites import SMALLEST, settled
 
 FAR_CAUTION, FAR_TASKS = 1.3, 200  # few successes say less than a Gaussian does
@@ -42,8 +42,9 @@ def matched(
     family: Family, weights: FloatArray, means: FloatArray, variances: FloatArray
 ) -> "LatentArms":
     """Every arm by itself, with the mean and variance of eta over all candidates."""
-    mean = weights @ means
-    variance = weights @ (variances + (means - mean) ** 2)
+    mean = weights.dot(means)
+    gaps = means - mean
+    variance = weights.dot(variances + gaps * gaps)
     return LatentArms(family, mean, np.sqrt(variance))
 
 
@@ -55,8 +56,8 @@ def apart(
     common: FloatArray,
 ) -> "LatentArms":
     """As `matched`, without what all arms have in common: what is left is how they differ."""
-    shifts = means.mean(axis=-1, keepdims=True)
-    return matched(family, weights, means - shifts + weights @ shifts, variances - common)
+    shifts = means.dot(ones(means.shape[-1]))[..., None] / means.shape[-1]
+    return matched(family, weights, means - (shifts - weights.dot(shifts)), variances - common)
 
 
 @dataclass(frozen=True, eq=False)

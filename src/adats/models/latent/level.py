@@ -28,8 +28,8 @@ def in_common(together: FloatArray, squares: FloatArray) -> FloatArray:
     It is at least 0, and at most the least variance.
     """
     arms = squares.shape[-1]
-    mean = (together - np.add.reduce(squares, axis=-1)) / max(arms * (arms - 1), 1)
-    common: FloatArray = np.minimum(np.maximum(mean, 0.0), squares.min(axis=-1))
+    mean = (together - squares.dot(ones(arms))) / max(arms * (arms - 1), 1)
+    common: FloatArray = np.minimum(np.maximum(mean, 0.0), np.minimum.reduce(squares, axis=-1))
     return common[..., None]
 
 
@@ -114,7 +114,7 @@ class Level(NamedTuple):
         w = sites[0]
         q = 1.0 / (1.0 + self.own * w)
         a = w * q
-        return q, a, self.shared / (1.0 + self.shared * np.add.reduce(a, axis=-1, keepdims=True))
+        return q, a, self.shared / (1.0 + self.shared * a.dot(ones(a.shape[-1]))[..., None])
 
     def moments(
         self, sites: FloatArray, mu: FloatArray, halves: FloatArray
@@ -122,14 +122,15 @@ class Level(NamedTuple):
         """Mean and variance of each entry of theta in a task with these sites, where mu ~ N(mu,
         XᵀX), and the variance that they have in common."""
         q, a, gain = self._parts(sites)
-        b = sites[1]
-        about = np.add.reduce(b * q - a * mu, axis=-1, keepdims=True)
+        b, one = sites[1], ones(q.shape[-1])
+        about = (b * q - a * mu).dot(one)[..., None]
         mean = q * (mu + gain * about + self.own * b)
         moved = halves - np.matmul(halves, (a * gain)[..., None])
         moved *= q[..., None, :]
-        squares = np.add.reduce(moved * moved, axis=-2) + gain * q * q
-        totals = np.add.reduce(moved, axis=-1), np.add.reduce(q, axis=-1)
-        together = np.add.reduce(totals[0] ** 2, axis=-1) + gain[..., 0] * totals[1] ** 2
+        sums, total = moved.dot(one), q.dot(one)
+        moved *= moved
+        squares = np.add.reduce(moved, axis=-2) + gain * q * q
+        together = np.add.reduce(sums * sums, axis=-1) + gain[..., 0] * total * total
         common = in_common(together, squares)
         return mean, self.own * q + squares, common
 
@@ -179,4 +180,4 @@ class Level(NamedTuple):
 
     def own_variances(self, arms: int) -> FloatArray:
         """What each entry of theta has for itself, beside the level."""
-        return np.broadcast_to(self.own, (len(self.own), arms))
+        return self.own * ones(arms)

@@ -30,7 +30,7 @@ from adats.models.latent.base import (
 )
 from adats.models.latent.belief import LatentArms, LatentBelief, LatentPosterior, apart, matched
 from adats.models.latent.full import Full
-from adats.models.latent.level import Level, in_common
+from adats.models.latent.level import Level, in_common, ones
 from adats.models.latent.spreads import gathered, learn_full, learn_level
 from adats.models.latent.stats import ArmSites, ClickStats, EventStats
 
@@ -242,9 +242,10 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         means, halves = self.mu_moments(self._phi(design))
         weights = self.weights
         squares = np.add.reduce(halves * halves, axis=-2)
-        together = np.add.reduce(np.add.reduce(halves, axis=-1) ** 2, axis=-1)
+        sums = halves.dot(ones(means.shape[-1]))
+        together = np.add.reduce(sums * sums, axis=-1)
         mu = apart(self.family, weights, means, squares, in_common(together, squares))
-        within = weights @ self.spread.own_variances(means.shape[-1])
+        within = weights.dot(self.spread.own_variances(means.shape[-1]))
         return linalg.part_of(mu.eta_scale**2, within)
 
     def prior_given(self, mu: ArrayLike, *, design: FloatArray | None = None) -> LatentBelief:
