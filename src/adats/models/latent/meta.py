@@ -35,6 +35,7 @@ from adats.models.latent.spreads import gathered, learn_full, learn_level
 from adats.models.latent.stats import ArmSites, ClickStats, EventStats
 
 STATS: dict[str, type[ArmSites]] = {"binary": ClickStats, "count": EventStats}
+NEGLIGIBLE = -30.0  # log of a weight beside the best: beliefs do without such candidates
 FARTHEST, WIDEST = 30.0, 10.0  # of theta in a task: its mean, and its standard deviation
 
 
@@ -193,9 +194,15 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
     # beliefs
 
     def _joint(self, sites: FloatArray, phi: FloatArray | None) -> LatentBelief:
+        """Under all candidates but those which are all but impossible."""
         mean, halves = self.mu_moments(phi)
-        theta, wide = self.spread.given(sites, mean, np.swapaxes(halves, -1, -2))
-        return LatentBelief(self.family, self.log_posterior, theta, wide)
+        logs, spread = self.log_posterior, self.spread
+        likely = logs > logs.max() + NEGLIGIBLE
+        if not likely.all():
+            logs, mean, halves, sites = logs[likely], mean[likely], halves[likely], sites[:, likely]
+            spread = type(spread)(*(part[likely] for part in spread))
+        theta, wide = spread.given(sites, mean, np.swapaxes(halves, -1, -2))
+        return LatentBelief(self.family, logs, theta, wide)
 
     def task_prior(self, *, design: FloatArray | None = None) -> LatentBelief:
         """P_s: the uncertainty of mu and of the spreads is marginalised out."""

@@ -88,18 +88,19 @@ def fit(
     family: Family,
     n: FloatArray | float,
     s: FloatArray | float,
-    precision: FloatArray,
-    shift: FloatArray,
+    m: FloatArray,
+    v: FloatArray,
     centre: FloatArray,
     sd: FloatArray,
     found: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
     """Put w, b and log s into `found`: those with the moments of the cavity times the likelihood.
 
-    Of a row of arms, whose cavities are given by precision and precision times mean. By
-    Gauss-Hermite quadrature around a centre near the mode. Returns how far from the centre the mean
-    is, and the variance, both in units of sd.
+    Of a row of arms, by Gauss-Hermite quadrature around a centre near the mode. Returns how far
+    from the centre the mean is, and the variance, both in units of sd.
     """
+    precision = 1.0 / v
+    shift = m * precision
     slope = shift + s
     line = np.empty((6, centre.size))  # coefficients of the log density but for A, and of eta
     line[0] = (slope - 0.5 * precision * centre) * centre
@@ -135,13 +136,11 @@ def tell(family: Family, n: float, s: float, prior: Prior, sites: FloatArray, ar
             own[...] = 0.0
             return
     m, v = prior.cavity(sites, arm)
-    precision = 1.0 / v
-    shift = m * precision
-    variance = 1.0 / (precision + own[0])
-    centre = variance * (shift + own[1])
-    first, spread = fit(family, n, s, precision, shift, centre, np.sqrt(variance), own)
+    variance = v / (1.0 + own[0] * v)
+    centre = variance * (m / v + own[1])
+    first, spread = fit(family, n, s, m, v, centre, np.sqrt(variance), own)
     if np.count_nonzero((first * first > FAR) | (spread < THIN) | (spread > WIDE)):
-        _search(family, np.full(m.shape, n), np.full(m.shape, s), m, v, centre, own)
+        _search(family, np.full(m.shape, n), np.full(m.shape, s), m, v, None, own)
 
 
 def check_counts(family: Family, n: FloatArray, s: FloatArray) -> None:
@@ -182,11 +181,10 @@ def _search(
     s: FloatArray,
     m: FloatArray,
     v: FloatArray,
-    near: FloatArray,
+    near: FloatArray | None,
     found: FloatArray,
 ) -> None:
     """Put sites of a row of arms into `found`, with nodes around the mode."""
-    precision = 1.0 / v
     centre = mode(family, n, s, m, v, near)
-    sd = 1.0 / np.sqrt(precision + n * family.variance(centre))
-    fit(family, n, s, precision, m * precision, centre, sd, found)
+    sd = 1.0 / np.sqrt(1.0 / v + n * family.variance(centre))
+    fit(family, n, s, m, v, centre, sd, found)
