@@ -15,7 +15,7 @@ from adats.models.core.types import BoolArray, Conditioned, FloatArray, IntArray
 from adats.models.core.weights import draw, softmax
 from adats.models.latent import full
 from adats.models.latent.family import Family
-from adats.models.latent.level import in_common, ones
+from adats.models.latent.level import in_common
 from adats.models.latent.sites import SMALLEST, settled
 
 FAR_CAUTION, FAR_TASKS = 1.3, 200  # few successes say less than a Gaussian does
@@ -56,7 +56,7 @@ def apart(
     common: FloatArray,
 ) -> "LatentArms":
     """As `matched`, without what all arms have in common: what is left is how they differ."""
-    shifts = means.dot(ones(means.shape[-1]))[..., None] / means.shape[-1]
+    shifts = means.dot(linalg.ones(means.shape[-1]))[..., None] / means.shape[-1]
     return matched(family, weights, means - (shifts - weights.dot(shifts)), variances - common)
 
 

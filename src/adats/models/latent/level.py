@@ -5,21 +5,13 @@ factorised. Arrays end in (candidates, arms); `own` and `shared` may have one co
 """
 
 import math
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
+from adats.models.core.linalg import ones
 from adats.models.core.types import FloatArray, Rng
 from adats.models.latent.sites import LEAST_VARIANCE
-
-
-@lru_cache(maxsize=64)
-def ones(size: int) -> FloatArray:
-    """For sums over arms: a product with it is quicker than a sum, if arms are few."""
-    one = np.ones(size)
-    one.flags.writeable = False  # it is shared
-    return one
 
 
 def in_common(together: FloatArray, squares: FloatArray) -> FloatArray:

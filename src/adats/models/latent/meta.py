@@ -30,7 +30,7 @@ from adats.models.latent.base import (
 )
 from adats.models.latent.belief import LatentArms, LatentBelief, LatentPosterior, apart, matched
 from adats.models.latent.full import Full
-from adats.models.latent.level import Level, in_common, ones
+from adats.models.latent.level import Level, in_common
 from adats.models.latent.spreads import gathered, learn_full, learn_level
 from adats.models.latent.stats import ArmSites, ClickStats, EventStats
 
@@ -249,7 +249,7 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         means, halves = self.mu_moments(self._phi(design))
         weights = self.weights
         squares = np.add.reduce(halves * halves, axis=-2)
-        sums = halves.dot(ones(means.shape[-1]))
+        sums = halves.dot(linalg.ones(means.shape[-1]))
         together = np.add.reduce(sums * sums, axis=-1)
         mu = apart(self.family, weights, means, squares, in_common(together, squares))
         within = weights.dot(self.spread.own_variances(means.shape[-1]))
