@@ -120,16 +120,11 @@ def live() -> Iterator[Row]:
 
 
 def memory() -> Iterator[Row]:
-    world = World(3 * TASKS, 0, 1)
+    world = World(1000, 0, 1)
     for name, meta in (("spreads known", known()), ("default prior", default())):
         tracemalloc.start()
-        agent = adats.AdaTS(meta, seed=1)
-        before = tracemalloc.get_traced_memory()[0]
-        for task, draw in enumerate(np.random.default_rng(2).random((3 * TASKS, PULLS))):
-            for value in draw.tolist():
-                decision = agent.ask(task)
-                agent.tell(decision, reward=int(value < world.rates[task, decision.action]))
-        each = (tracemalloc.get_traced_memory()[0] - before) / (3 * TASKS) / 1e3
+        agent = world.agent(meta)
+        each = tracemalloc.get_traced_memory()[0] / len(agent.tasks) / 1e3
         tracemalloc.stop()
         what = f"memory of an open task, clicks K={ARMS}, {name}"
         yield what, f"{each:.2f} kB", "≤ 3 kB", each <= 3
