@@ -12,6 +12,7 @@ from scipy.special import ndtri
 from adats.agents.agent import Agent
 from adats.agents.pending import with_pulls, without_pulls
 from adats.agents.policies import POLICIES, FarSighted, Policy, Scene
+from adats.models.core.frozen import evolve
 from adats.models.core.types import Belief, FloatArray, IntArray, MetaBelief, Rng, Stats
 from adats.simulation.kernels.registry import (
     NUMBERED,
@@ -131,6 +132,7 @@ def play_learner(
     sampled = loop is not None and learner.policy == "ts" and job.delay == 0
     most = prior.FAR_TASKS
     absorbed: list[Stats] = []  # statistics of all tasks, where they can become stale
+    first_meta = meta
     for s, (instance, lost, chosen) in enumerate(zip(instances, regret, actions, strict=True)):
         if learns and s:
             prior = source.prior(meta, source.draw(meta, rng))
@@ -143,7 +145,7 @@ def play_learner(
             given = (prior, instance, first, rng, lost, chosen)
             stats = _play_task(job, learner.policy, meta, later, given)
         if learns and meta.RENEWS:
-            meta = absorb_and_renew(meta, stats, absorbed, loops.renew)
+            meta = absorb_and_renew(first_meta, meta, stats, absorbed, loops.renew)
         elif learns:
             meta = absorb(meta, stats)
     if watch is not None:
@@ -151,9 +153,14 @@ def play_learner(
 
 
 def absorb_and_renew(
-    meta: MetaBelief, stats: Any, absorbed: list[Any], renew: Callable[[Any, Any], Any] | None
+    first: Any,
+    meta: MetaBelief,
+    stats: Any,
+    absorbed: list[Any],
+    renew: Callable[[Any, Any], Any] | None,
 ) -> MetaBelief:
-    """With one more task; all tasks are digested anew when it is time for that.
+    """With one more task; all tasks are digested anew, and summed from the `first` belief on, when
+    it is time for that.
 
     `absorbed` has the statistics of all tasks, and gets those of one more. `renew` is that of
     `Loops`.
@@ -163,15 +170,15 @@ def absorb_and_renew(
         return meta.digest(renew(meta, stats) if renew else stats.unsettled())
 
     digest = digested(stats)
-    meta = meta.absorb(digest.message)
     absorbed.append(digest.stats)
-    new = meta.renewed()
-    if new is meta:
+    new = meta.absorb(digest.message)
+    meta = new.renewed()
+    if meta is new:
         return meta
-    meta = new
+    new = evolve(meta, total=first.total)
     for i, old in enumerate(absorbed):
         digest = digested(old)
-        new = new.absorb(digest.message - meta.digest(old).message)
+        new = new.absorb(digest.message)
         absorbed[i] = digest.stats
     return new
 

@@ -62,11 +62,11 @@ def of_clicks(train: LogisticClassification, rng: Rng) -> ClassPrior:
     """Reading (c): the logistic model given the same logs, with the likeliest of some spreads."""
     dim = train.features.shape[1]
     meta: Any = LatentLinearMeta(np.zeros(dim), train.meta_scale**2, task_scale=SPREADS)
-    absorbed: list[Any] = []
+    first, absorbed = meta, list[Any]()
     renew = loops_of(train, meta.task_prior()).renew
     for rows, rewards in training_logs(train, rng):
         stats = meta.empty().with_table(rows, np.stack([np.ones(rewards.size), rewards]))
-        meta = absorb_and_renew(meta, stats, absorbed, renew)
+        meta = absorb_and_renew(first, meta, stats, absorbed, renew)
     best = int(meta.log_posterior.argmax())
     return ClassPrior(meta.mu_moments()[0][best], SPREADS[best] ** 2 * np.eye(dim))
 

@@ -42,7 +42,7 @@ LIGHT = -20.0  # log of a weight, beside the best: such candidates sit a task ou
 def log_partition(counts: bool, eta: float) -> float:
     if counts:
         return math.exp(min(eta, LARGEST))
-    return max(eta, 0.0) + math.log1p(math.exp(-abs(eta)))
+    return max(eta, 0.0) + math.log(1.0 + math.exp(-abs(eta)))
 
 
 @compiled
@@ -92,9 +92,10 @@ def moments(
     """Of the cavity times the likelihood: top and sum of the masses, mean and variance in sd."""
     top = -np.inf
     logs = np.empty(NODES.size)
+    slope, bend = s + m / v, -0.5 / v
     for i in range(NODES.size):
         x = centre + sd * NODES[i]
-        logs[i] = s * x - n * log_partition(counts, x) + (m - 0.5 * x) * x / v + LOG_WEIGHTS[i]
+        logs[i] = (slope + bend * x) * x - n * log_partition(counts, x) + LOG_WEIGHTS[i]
         top = max(top, logs[i])
     total, first, second = 0.0, 0.0, 0.0
     for i in range(NODES.size):
@@ -141,11 +142,12 @@ def renew(
     more, shift = new_w - w, new_b - b
     grown = 1.0 + more * v
     move = (shift - more * mean[k]) / grown
-    column = cov[:, k].copy()
+    column, part = cov[:, k].copy(), more / grown
     for i in range(mean.size):
         mean[i] += column[i] * move
+        less = column[i] * part
         for j in range(mean.size):
-            cov[i, j] -= column[i] * column[j] * more / grown
+            cov[i, j] -= less * column[j]
     sites[0, k], sites[1, k], sites[2, k] = new_w, new_b, log_s
     return math.log(grown)
 
@@ -173,13 +175,14 @@ def draw(mean: FloatArray, cov: FloatArray, rng: Rng, lower: FloatArray, theta: 
         for i in range(j):
             rest -= lower[j, i] ** 2
         diagonal = math.sqrt(max(rest, 1e-300))
+        inverse = 1.0 / diagonal
         lower[j, j] = diagonal
         theta[j] += diagonal * z
         for i in range(j + 1, size):
             value = cov[i, j]
             for k in range(j):
                 value -= lower[i, k] * lower[j, k]
-            lower[i, j] = value / diagonal
+            lower[i, j] = value * inverse
             theta[i] += lower[i, j] * z
 
 
@@ -380,7 +383,6 @@ def settled(meta: LatentMeta, stats: Any) -> Any:
     if not isinstance(prior, LevelPrior):
         return stats
     sites = stats.sites_of(meta.log_weights.size).copy()
-    own = np.ascontiguousarray(np.broadcast_to(prior.own, prior.mean.shape))
-    shared = np.array(np.broadcast_to(prior.shared, (len(own), 1))[:, 0])
-    settle(meta.model == "count", stats.table, np.array(prior.mean), own, shared, sites)
+    shared = prior.shared.ravel()  # every candidate has its own
+    settle(meta.model == "count", stats.table, prior.mean, prior.own, shared, sites)
     return stats.with_sites(sites, meta.anchor.number)
