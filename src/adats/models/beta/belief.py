@@ -1,5 +1,6 @@
 """Bernoulli arms with beta beliefs (paper, Section 3.4)."""
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -13,6 +14,7 @@ from adats.models.core.frozen import fill
 from adats.models.core.product import ProductArms
 from adats.models.core.quadrature import Density
 from adats.models.core.stats import ArmStats
+from adats.models.core.ties import untied
 from adats.models.core.types import FloatArray, Rng
 
 
@@ -49,7 +51,8 @@ class BetaArms(ProductArms):
         return self.mean * (1 - self.mean)
 
     def sample(self, rng: Rng) -> FloatArray:
-        return rng.beta(self.alpha, self.beta)
+        draws = rng.beta(self.alpha, self.beta)
+        return untied(draws, rng, top=(1.0, self.beta), bottom=self.alpha)
 
     def below(self, x: FloatArray) -> FloatArray:
         return np.asarray(betainc(self.alpha, self.beta, x))
@@ -65,7 +68,7 @@ class BetaArms(ProductArms):
             lambda u: np.stack([expit(-u), -expit(u), np.zeros_like(u)]),
             np.log(a) - np.log(b),
             np.sqrt(1 / a + 1 / b),
-            (-744.0, 36.7),  # a draw below 5e-324 is 0, one above 1 - 1e-16 is 1
+            (-math.inf, math.inf),
         )
 
     def updated(self, stats: Any) -> Self:
