@@ -53,7 +53,7 @@ def _rule(order: int) -> tuple[FloatArray, ...]:
     return (t + 1) / 2, w / 2, coefs[:, -2:], coefs @ integrals.T / 2
 
 
-_T, _W, _LAST, _INTEGRALS = _rule(ORDER)
+NODES, WEIGHTS, _LAST, INTEGRALS = _rule(ORDER)
 
 
 def best_of(density: Density, weights: FloatArray, separate: bool) -> FloatArray | None:
@@ -75,7 +75,7 @@ def best_of(density: Density, weights: FloatArray, separate: bool) -> FloatArray
     value = partial(_density, coefs, density.basis, separate)
     for careful in (False, True):
         width, f = _resolve(value, _first_edges(density, weights, ends, careful))
-        mass = (f @ _W) * width
+        mass = (f @ WEIGHTS) * width
         seen = (mass.sum(axis=-1) + tails.sum(axis=-1))[..., None]
         if np.abs(seen - 1).max() < SEEN + slack:
             break
@@ -83,11 +83,11 @@ def best_of(density: Density, weights: FloatArray, separate: bool) -> FloatArray
         return None
     tails, mass, f = tails / seen, mass / seen, f / seen[..., None]
     before = tails[..., :1] + mass.cumsum(axis=-1) - mass
-    below = before[..., None] + width[:, None] * (f @ _INTEGRALS)
+    below = before[..., None] + width[:, None] * (f @ INTEGRALS)
     np.maximum(below, 1e-300, out=below)
     f /= below
     f *= np.multiply.reduce(below, axis=1, keepdims=True)
-    shares: FloatArray = np.einsum("ckp,p->ck", f @ _W, width) + _ties(tails)
+    shares: FloatArray = np.einsum("ckp,p->ck", f @ WEIGHTS, width) + _ties(tails)
     if not separate:
         shares *= weights
     result: FloatArray = shares.sum(axis=0)
@@ -165,7 +165,7 @@ def _resolve(density: Rows, edges: FloatArray) -> tuple[FloatArray, FloatArray]:
     left, width = edges[:-1], np.diff(edges)
     done = []
     for _ in range(60):
-        nodes = left[:, None] + width[:, None] * _T
+        nodes = left[:, None] + width[:, None] * NODES
         f = density(nodes.ravel())
         f = f.reshape(*f.shape[:2], *nodes.shape)
         rough = np.abs(f @ _LAST).max(axis=(0, 1, 3)) * width > ROUGH
