@@ -36,7 +36,29 @@ class Density(NamedTuple):
     slopes: Rows  # their derivatives
     mode: FloatArray
     spread: FloatArray  # the standard deviation that the peak looks like
-    ends: tuple[float, float]  # beyond them all draws are rounded to the same number
+    ends: tuple[float, float]  # beyond them nothing is computed
+    reward: Rows  # the mean reward at u
+
+    def slack(self) -> float:
+        """The round-off in log densities."""
+        return ROUND_OFF * float(np.abs(self.coefs).max())
+
+    def sure(self) -> bool:
+        """Whether floating point can tell enough of them."""
+        return self.slack() <= 1e-5
+
+    def mirrored(self) -> "Density":
+        """Of -u."""
+        low, high = self.ends
+        return Density(
+            self.coefs,
+            lambda u: self.basis(-u),
+            lambda u: -self.slopes(-u),
+            -self.mode,
+            self.spread,
+            (-high, -low),
+            lambda u: self.reward(-u),
+        )
 
 
 def _rule(order: int) -> tuple[FloatArray, ...]:
@@ -61,9 +83,8 @@ def best_of(density: Density, weights: FloatArray, separate: bool) -> FloatArray
 
     Every arm has a mixture of its own if they are `separate`, else candidates are whole products.
     """
-    coefs = density.coefs
-    slack = ROUND_OFF * float(np.abs(coefs).max())
-    if slack > 1e-5:  # beyond what floating point can tell
+    coefs, slack = density.coefs, density.slack()
+    if not density.sure():
         return None
     if separate:
         coefs = coefs.copy()

@@ -15,10 +15,14 @@ from scipy.special import ndtr
 from adats.models.core.quadrature import INTEGRALS, NODES, WEIGHTS, Density
 from adats.models.core.types import FloatArray
 
-SPREADS, WAY = 6.0, 0.7  # the length of a piece: of a standard deviation, of the way to the peak
-CHUNK = 2  # pieces worked out at a time
-LADDER = 8.0 * 4.0 ** np.arange(-1, 11).reshape(4, 3)  # where the upper end is sought, in spreads
-NEGLIGIBLE, TINY = 1e-9, 1e-300
+SPREADS, WAY = 5.0, 0.7  # the length of a piece: of a standard deviation, of the way to the peak
+CHUNK = 3  # pieces worked out at a time
+LADDER = np.array(  # where the upper end is sought, in spreads above the highest peak
+    [[1.5, 5.5, 9.0], [25.0, 80.0, 250.0], [8e2, 2.5e3, 8e3], [3e4, 1e5, 1e6], [1e7, 1e8, 1e9]]
+)
+RELATIVE, ABSOLUTE = 1e-9, 1e-7  # what is left out of a quantile's tail, and of a chance
+TINY, LIGHT = 1e-300, 1e-8  # chances leave out a candidate of less weight
+BLOCK = 100_000  # numbers worked on at a time
 STEPS = 3  # of Newton's method
 
 _SPOTS = np.concatenate([[0.0], NODES, [1.0]])
@@ -95,10 +99,36 @@ class Side(NamedTuple):
         return length, f.reshape(len(edges), self.arms, -1, NODES.size)
 
 
+def mixtures(density: Density, weights: FloatArray, light: float) -> Density:
+    """Of each arm, as (arms, candidates), with the weights in it; those up to `light` left out."""
+    heavy = weights.max(axis=1) > light
+    coefs = density.coefs[heavy]
+    coefs[..., 2] += np.log(np.maximum(weights[heavy], TINY))
+    return density._replace(
+        coefs=coefs.swapaxes(0, 1), mode=density.mode[heavy].T, spread=density.spread[heavy].T
+    )
+
+
+def quantiles(density: Density, weights: FloatArray, z: FloatArray) -> FloatArray:
+    """u of each arm at the level Φ(z), to about 1e-8 of the spread there.
+
+    Below the middle the same is done upside down.
+    """
+    found, p = np.empty(z.size), ndtr(-np.abs(z))
+    arms = mixtures(density, weights, RELATIVE * float(p.min()) / len(weights))
+    for part, turned in ((np.flatnonzero(z >= 0), False), (np.flatnonzero(z < 0), True)):
+        if part.size:
+            some = Side.of(arms, 1).only(part).density
+            some = some.mirrored() if turned else some
+            u = upper_quantiles(some, p[part])
+            found[part] = -u if turned else u
+    return found
+
+
 def upper_quantiles(density: Density, p: FloatArray) -> FloatArray:
     """u of each arm, above which its mixture has the mass p; density as (arms, candidates)."""
     whole = side = Side.of(density, 1)
-    u, above, small = side.start(NEGLIGIBLE * p), np.zeros(p.size), p
+    u, above, small = side.start(RELATIVE * p), np.zeros(p.size), p
     begin, top, guess = np.empty((3, p.size))
     left = np.arange(p.size)
     while left.size:
@@ -145,10 +175,32 @@ def _solve(
     return u
 
 
+def chances(density: Density, weights: FloatArray, separate: bool) -> FloatArray:
+    """The chance of each arm to be best in a mixture, to about 1e-5; as `best_of` for many."""
+    arms = density.mode.shape[1]
+    if separate:
+        each = mixtures(density, weights, LIGHT)
+        flat = [part.reshape(1, -1, *part.shape[2:]) for part in (each.coefs, each.mode, each.spread)]
+        coefs, mode, spread = flat
+        chances: FloatArray = best_of_many(
+            each._replace(coefs=coefs, mode=mode, spread=spread), arms
+        )[0]
+        return chances
+    heavy = np.flatnonzero(weights[:, 0] > LIGHT)
+    weighed = weights[heavy, 0]
+    chances = weighed @ best_of_many(Side.of(density, arms).only(heavy).density, arms)
+    return chances / weighed.sum()
+
+
 def best_of_many(density: Density, arms: int) -> FloatArray:
     """The chance of each arm to be best, (groups, arms), in groups of arms that share pieces."""
-    side, shares = Side.of(density, arms), np.zeros((len(density.mode), arms))
-    u, above = side.start(np.full(len(shares), NEGLIGIBLE)), np.zeros(shares.shape)
+    groups, wide = density.mode.shape
+    block = max(1, BLOCK // (wide * CHUNK * NODES.size))
+    if groups > block:
+        cuts = [slice(i, i + block) for i in range(0, groups, block)]
+        return np.concatenate([best_of_many(Side.of(density, arms).only(c).density, arms) for c in cuts])
+    side, shares = Side.of(density, arms), np.zeros((groups, arms))
+    u, above = side.start(np.full(len(shares), ABSOLUTE)), np.zeros(shares.shape)
     left = np.arange(len(shares))
     while left.size:
         edges = side.edges(u)
@@ -162,7 +214,7 @@ def best_of_many(density: Density, arms: int) -> FloatArray:
         f *= np.multiply.reduce(below, axis=1, keepdims=True)
         f /= below
         shares[left] += (flat @ WEIGHTS).reshape(mass.shape).sum(axis=-1)
-        rest = np.flatnonzero(np.maximum(1.0 - sums[..., -1], 0.0).prod(axis=1) > NEGLIGIBLE)
+        rest = np.flatnonzero(np.maximum(1.0 - sums[..., -1], 0.0).prod(axis=1) > ABSOLUTE)
         side, left, u, above = side.only(rest), left[rest], edges[rest, -1], sums[rest, :, -1]
     shares /= shares.sum(axis=1, keepdims=True)
     return shares

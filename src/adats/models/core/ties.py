@@ -46,3 +46,13 @@ def _beyond(tied: FloatArray, rates: FloatArray, rng: Rng) -> FloatArray:
     far = np.zeros(tied.shape)
     far[tied] = rng.standard_exponential(int(tied.sum())) / np.broadcast_to(rates, tied.shape)[tied]
     return far
+
+
+def in_order(values: FloatArray, u: FloatArray) -> FloatArray:
+    """Numbers of arms where those that were rounded to the largest one are in the order of u."""
+    best = values.max()
+    tied = np.flatnonzero(values == best)
+    if tied.size > 1 and np.ptp(u[tied]) > 0:
+        _, place = np.unique(u[tied], return_inverse=True)
+        values[tied] -= np.spacing(np.nextafter(best, 0.0)) * (place.max() - place)
+    return values

@@ -42,6 +42,7 @@ class _GammaArms(ProductArms):
             np.log(k) - np.log(r),
             1 / np.sqrt(k),
             (-math.inf, 700.0),
+            np.exp,
         )
 
     def _log_normaliser_gain(self, new: Self) -> FloatArray:
@@ -138,12 +139,8 @@ class ExponentialArms(_GammaArms):
 
     def density(self) -> Density:
         """The mean reward is one over the rate: the same mirrored."""
-        rate = self._rate_density()
-        return rate._replace(
-            basis=lambda u: rate.basis(-u),
-            slopes=lambda u: -rate.slopes(-u),
-            mode=-rate.mode,
-            ends=(-700.0, math.inf),
+        return self._rate_density().mirrored()._replace(
+            reward=lambda u: np.exp(np.minimum(u, math.log(LARGEST)))
         )
 
     def updated(self, stats: Any) -> Self:

@@ -14,7 +14,7 @@ from adats.models.core.errors import InvalidValue
 from adats.models.core.frozen import fill, unchecked
 from adats.models.core.product import ProductArms
 from adats.models.core.types import Conditioned, FloatArray, IntArray, Rng
-from adats.models.core.weights import LIGHT, average, draw, log_of, quantile, softmax, spread
+from adats.models.core.weights import LIGHT, average, draw, log_of, softmax, spread
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,8 @@ class MixtureArms(BeliefBase):
         return average(self.weights, self.components.below(x))
 
     def upper(self, z: FloatArray | float) -> FloatArray:
-        return quantile(self.below, self.components.upper(z), z)
+        weights = np.broadcast_to(self.weights, self.components.parameters()[0].shape)
+        return self.components.stack_upper(weights, z)
 
     def tightened(self, pending: FloatArray) -> Self:
         """When pending pulls have come in as expected under each candidate; no weight moves."""
