@@ -6,16 +6,23 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betainc, betaincinv, betaln, expit, ndtr
+from scipy.special import betainc, betaincinv, betaln, expit, gammaln, ndtr
 
 from adats.models.beta.stats import BinaryStats
 from adats.models.core import checks
 from adats.models.core.frozen import fill
-from adats.models.core.product import ProductArms
+from adats.models.core.product import MANY, ProductArms
 from adats.models.core.quadrature import Density
 from adats.models.core.stats import ArmStats
 from adats.models.core.ties import untied
 from adats.models.core.types import FloatArray, Rng
+
+
+def _log_beta(a: FloatArray, b: FloatArray) -> FloatArray:
+    """`betaln`; of many in half the time, and with the round-off of large logarithms."""
+    if a.size <= MANY:
+        return np.asarray(betaln(a, b))
+    return np.asarray(gammaln(a) + gammaln(b) - gammaln(a + b))
 
 
 def _log_chances(u: FloatArray) -> FloatArray:
@@ -73,7 +80,7 @@ class BetaArms(ProductArms):
     def density(self) -> Density:
         a, b = self.alpha, self.beta
         return Density(
-            np.stack([a, b, -betaln(a, b)], axis=-1),
+            np.stack([a, b, -_log_beta(a, b)], axis=-1),
             _log_chances,
             lambda u: np.stack([expit(-u), -expit(u), np.zeros_like(u)]),
             np.log(a) - np.log(b),

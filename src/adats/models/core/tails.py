@@ -13,20 +13,25 @@ import numpy as np
 from scipy.special import ndtr
 
 from adats.models.core.quadrature import INTEGRALS, NODES, WEIGHTS, Density
-from adats.models.core.types import FloatArray
+from adats.models.core.types import BoolArray, FloatArray, IntArray
 
 SPREADS, WAY = 5.0, 0.7  # the length of a piece: of a standard deviation, of the way to the peak
 CHUNK = 3  # pieces worked out at a time
 LADDER = np.array(  # where the upper end is sought, in spreads above the highest peak
-    [[1.5, 5.5, 9.0], [25.0, 80.0, 250.0], [8e2, 2.5e3, 8e3], [3e4, 1e5, 1e6], [1e7, 1e8, 1e9]]
+    [[2.0, 5.0, 8.5], [25.0, 80.0, 250.0], [8e2, 2.5e3, 8e3], [3e4, 1e5, 1e6], [1e7, 1e8, 1e9]]
 )
-RELATIVE, ABSOLUTE = 1e-9, 1e-7  # what is left out of a quantile's tail, and of a chance
+RELATIVE, ABSOLUTE = 1e-9, 1e-6  # what is left out of a quantile's tail, and of a chance
 TINY, LIGHT = 1e-300, 1e-8  # chances leave out a candidate of less weight
-BLOCK = 100_000  # numbers worked on at a time
+BLOCK = 400_000  # numbers worked on at a time
+Kind = type[np.float32] | type[np.float64]
+FEW = 50  # groups
+LEAST: dict[Kind, float] = {np.float32: -80.0, np.float64: -700.0}
 STEPS = 3  # of Newton's method
 
 _SPOTS = np.concatenate([[0.0], NODES, [1.0]])
 _TO_NODES_AND_END = np.column_stack([INTEGRALS, WEIGHTS])
+
+_TO_ENDS = np.triu(np.ones((CHUNK, CHUNK)))  # sums over pieces, each with those before it
 
 
 class Side(NamedTuple):
@@ -34,23 +39,24 @@ class Side(NamedTuple):
 
     density: Density  # its parameters have the shape (groups, arms times candidates)
     arms: int
-    top: FloatArray  # the highest peak of each group
+    mode: FloatArray  # the same turned, as the least of many columns is found quickly
     reach: FloatArray  # lengths that the candidates allow at their peaks
 
     @classmethod
     def of(cls, density: Density, arms: int) -> "Side":
-        return cls(density, arms, density.mode.max(axis=1), SPREADS * density.spread)
+        turned = (np.ascontiguousarray(part.T) for part in (density.mode, SPREADS * density.spread))
+        return cls(density, arms, *turned)
 
-    def only(self, groups: FloatArray) -> "Side":
-        d = self.density
-        some = d._replace(coefs=d.coefs[groups], mode=d.mode[groups], spread=d.spread[groups])
-        return Side(some, self.arms, self.top[groups], self.reach[groups])
+    def only(self, groups: IntArray | BoolArray | slice) -> "Side":
+        mode, reach = self.mode[:, groups], self.reach[:, groups]
+        return Side(picked(self.density, groups), self.arms, mode, reach)
 
-    def __call__(self, u: FloatArray) -> FloatArray:
+    def __call__(self, u: FloatArray, kind: Kind = np.float64) -> FloatArray:
         """Densities of all arms at some u of each group: (groups, arms, u)."""
         groups, points = u.shape
         each = self.density.coefs @ np.moveaxis(self.density.basis(u), 0, 1)
-        np.exp(np.maximum(each, -700.0, out=each), out=each)  # far below that it is slow
+        each = each.astype(kind, copy=False)
+        np.exp(np.maximum(each, LEAST[kind], out=each), out=each)  # below that it is slow
         each = each.reshape(groups, self.arms, -1, points)
         if each.shape[2] == 1:
             return each[:, :, 0]
@@ -63,10 +69,11 @@ class Side(NamedTuple):
         Once its logarithm has fallen by 1, a log-concave density has less left than its value
         times the way from its peak.
         """
-        width, bottom = self.density.spread.max(axis=1), self.density.mode.min(axis=1)
+        top, bottom = self.mode.max(axis=0), self.mode.min(axis=0)
+        width = self.reach.max(axis=0) / SPREADS
         found, left, side = np.empty(small.size), np.arange(small.size), self
         for steps in LADDER:
-            u = np.minimum(side.top[:, None] + width[left, None] * steps, self.density.ends[1])
+            u = np.minimum(top[left, None] + width[left, None] * steps, self.density.ends[1])
             above = side(u).max(axis=1) * (u - bottom[left, None])
             fits = above < small[left, None]
             found[left] = u[np.arange(left.size), np.where(fits.any(axis=1), fits.argmax(axis=1), -1)]
@@ -78,9 +85,9 @@ class Side(NamedTuple):
 
     def lengths(self, u: FloatArray) -> FloatArray:
         """Of the pieces that begin at u, one a group."""
-        way = np.abs(u[:, None] - self.density.mode)
+        way = np.abs(self.mode - u)
         way *= WAY
-        shortest: FloatArray = np.maximum(way, self.reach, out=way).min(axis=1)
+        shortest: FloatArray = np.maximum(way, self.reach, out=way).min(axis=0)
         return shortest
 
     def edges(self, u: FloatArray) -> FloatArray:
@@ -91,12 +98,20 @@ class Side(NamedTuple):
             edges[:, i + 1] = edges[:, i] - self.lengths(edges[:, i])
         return edges
 
-    def piecewise(self, edges: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def piecewise(
+        self, edges: FloatArray, kind: Kind = np.float64
+    ) -> tuple[FloatArray, FloatArray]:
         """Lengths of pieces (groups, pieces), and densities (groups, arms, pieces, nodes)."""
         length = edges[:, :-1] - edges[:, 1:]
         nodes = edges[:, :-1, None] - length[:, :, None] * NODES
-        f = self(nodes.reshape(len(edges), -1))
+        f = self(nodes.reshape(len(edges), -1), kind)
         return length, f.reshape(len(edges), self.arms, -1, NODES.size)
+
+
+def picked(density: Density, rows: IntArray | BoolArray | slice) -> Density:
+    return density._replace(
+        coefs=density.coefs[rows], mode=density.mode[rows], spread=density.spread[rows]
+    )
 
 
 def mixtures(density: Density, weights: FloatArray, light: float) -> Density:
@@ -118,7 +133,7 @@ def quantiles(density: Density, weights: FloatArray, z: FloatArray) -> FloatArra
     arms = mixtures(density, weights, RELATIVE * float(p.min()) / len(weights))
     for part, turned in ((np.flatnonzero(z >= 0), False), (np.flatnonzero(z < 0), True)):
         if part.size:
-            some = Side.of(arms, 1).only(part).density
+            some = picked(arms, part)
             some = some.mirrored() if turned else some
             u = upper_quantiles(some, p[part])
             found[part] = -u if turned else u
@@ -186,35 +201,49 @@ def chances(density: Density, weights: FloatArray, separate: bool) -> FloatArray
             each._replace(coefs=coefs, mode=mode, spread=spread), arms
         )[0]
         return chances
-    heavy = np.flatnonzero(weights[:, 0] > LIGHT)
-    weighed = weights[heavy, 0]
-    chances = weighed @ best_of_many(Side.of(density, arms).only(heavy).density, arms)
-    return chances / weighed.sum()
+    heavy = weights[:, 0] > LIGHT
+    if not heavy.all():
+        density, weights = picked(density, heavy), weights[heavy]
+    chances = weights[:, 0] @ best_of_many(density, arms)
+    return chances / weights.sum()
 
 
 def best_of_many(density: Density, arms: int) -> FloatArray:
-    """The chance of each arm to be best, (groups, arms), in groups of arms that share pieces."""
+    """The chance of each arm to be best, (groups, arms), in groups of arms that share pieces.
+
+    Many groups are worked out in single precision.
+    """
     groups, wide = density.mode.shape
-    block = max(1, BLOCK // (wide * CHUNK * NODES.size))
-    if groups > block:
-        cuts = [slice(i, i + block) for i in range(0, groups, block)]
-        return np.concatenate([best_of_many(Side.of(density, arms).only(c).density, arms) for c in cuts])
     side, shares = Side.of(density, arms), np.zeros((groups, arms))
-    u, above = side.start(np.full(len(shares), ABSOLUTE)), np.zeros(shares.shape)
+    block = max(1, BLOCK // (wide * CHUNK * NODES.size))
+    kind: Kind = np.float64 if groups < FEW else np.float32
+    for first in range(0, groups, block):
+        part = slice(first, first + block)
+        _add_shares(side.only(part), shares[part], kind)
+    shares /= shares.sum(axis=1, keepdims=True)
+    return shares
+
+
+def _add_shares(side: Side, shares: FloatArray, kind: Kind) -> None:
+    weights, integrals, to_ends = (m.astype(kind) for m in (WEIGHTS, INTEGRALS, _TO_ENDS))
+    tiny = kind(1e-30)
+    u, above = side.start(np.full(len(shares), ABSOLUTE)), np.zeros(shares.shape, kind)
     left = np.arange(len(shares))
     while left.size:
         edges = side.edges(u)
-        length, f = side.piecewise(edges)
-        f *= length[:, None, :, None]
+        length, f = side.piecewise(edges, kind)
+        f *= length.astype(kind)[:, None, :, None]
         flat = f.reshape(-1, NODES.size)  # one product of matrices, not one a piece
-        mass = (flat @ WEIGHTS).reshape(f.shape[:-1])
-        sums = above[..., None] + mass.cumsum(axis=-1)
-        below = (flat @ INTEGRALS).reshape(f.shape)
-        np.maximum(np.subtract((1.0 - sums + mass)[..., None], below, out=below), TINY, out=below)
-        f *= np.multiply.reduce(below, axis=1, keepdims=True)
+        mass = flat @ weights
+        sums = above[..., None] + (mass.reshape(-1, CHUNK) @ to_ends).reshape(f.shape[:-1])
+        below = (flat @ integrals).reshape(f.shape)
+        np.subtract((kind(1) - sums + mass.reshape(sums.shape))[..., None], below, out=below)
+        np.maximum(below, tiny, out=below)
+        together = below[:, 0].copy()
+        for arm in range(1, side.arms):
+            together *= below[:, arm]
+        f *= together[:, None]
         f /= below
-        shares[left] += (flat @ WEIGHTS).reshape(mass.shape).sum(axis=-1)
+        shares[left] += ((flat @ weights).reshape(-1, CHUNK) @ to_ends[:, -1]).reshape(len(u), -1)
         rest = np.flatnonzero(np.maximum(1.0 - sums[..., -1], 0.0).prod(axis=1) > ABSOLUTE)
         side, left, u, above = side.only(rest), left[rest], edges[rest, -1], sums[rest, :, -1]
-    shares /= shares.sum(axis=1, keepdims=True)
-    return shares
