@@ -29,7 +29,7 @@ LEAST: dict[Kind, float] = {np.float32: -80.0, np.float64: -700.0}
 STEPS = 3  # of Newton's method
 
 _SPOTS = np.concatenate([[0.0], NODES, [1.0]])
-_TO_NODES_AND_END = np.column_stack([INTEGRALS, WEIGHTS])
+_TO_NODES_AND_END = np.column_stack([INTEGRALS, WEIGHTS]).T.copy()
 
 _TO_ENDS = np.triu(np.ones((CHUNK, CHUNK)))  # sums over pieces, each with those before it
 
@@ -149,7 +149,7 @@ def upper_quantiles(density: Density, p: FloatArray) -> FloatArray:
     while left.size:
         edges = side.edges(u)
         length, f = side.piecewise(edges)
-        mass = (f[:, 0] @ WEIGHTS) * length
+        mass = _row_sums(f[:, 0], WEIGHTS) * length
         sums = above[:, None] + mass.cumsum(axis=1)
         over = sums > small[:, None]
         done = over.any(axis=1)
@@ -158,11 +158,19 @@ def upper_quantiles(density: Density, p: FloatArray) -> FloatArray:
             piece, arm = over[here].argmax(axis=1), left[here]
             begin[arm] = sums[here, piece] - mass[here, piece]
             top[arm], way = edges[here, piece], length[here, piece]
-            inside = begin[arm, None] + way[:, None] * (f[here, 0, piece] @ _TO_NODES_AND_END)
+            parts = _row_sums(f[here, 0, piece][:, None], _TO_NODES_AND_END)
+            inside = begin[arm, None] + way[:, None] * parts
             guess[arm] = top[arm] - way * _crossing(begin[arm], inside, p[arm])
             side, left, small = side.only(rest), left[rest], small[rest]
         u, above = edges[rest, -1], sums[rest, -1]
     return _solve(whole, begin, top, guess, p)
+
+
+def _row_sums(rows: FloatArray, weights: FloatArray) -> FloatArray:
+    """Weighted sums that are the same for the same rows, to the last digit, as those of BLAS are
+    not: arms that are alike must have the same index."""
+    sums: FloatArray = (rows * weights).sum(axis=-1)
+    return sums
 
 
 def _crossing(begin: FloatArray, inside: FloatArray, p: FloatArray) -> FloatArray:
@@ -185,7 +193,7 @@ def _solve(
     for _ in range(STEPS):
         length = high - u
         f = side(np.concatenate([high[:, None] - length[:, None] * NODES, u[:, None]], axis=1))
-        mass = above + length * (f[:, 0, :-1] @ WEIGHTS)
+        mass = above + length * _row_sums(f[:, 0, :-1], WEIGHTS)
         u = np.minimum(u + mass / f[:, 0, -1] * np.log(mass / p), high)
     return u
 
