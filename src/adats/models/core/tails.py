@@ -15,23 +15,42 @@ from scipy.special import ndtr
 from adats.models.core.quadrature import INTEGRALS, NODES, WEIGHTS, Density
 from adats.models.core.types import BoolArray, FloatArray, IntArray
 
-SPREADS, WAY = 5.0, 0.7  # the length of a piece: of a standard deviation, of the way to the peak
 CHUNK = 3  # pieces worked out at a time
 LADDER = np.array(  # where the upper end is sought, in spreads above the highest peak
     [[2.0, 5.0, 8.5], [25.0, 80.0, 250.0], [8e2, 2.5e3, 8e3], [3e4, 1e5, 1e6], [1e7, 1e8, 1e9]]
 )
-RELATIVE, ABSOLUTE = 1e-9, 1e-6  # what is left out of a quantile's tail, and of a chance
-TINY, LIGHT = 1e-300, 1e-8  # chances leave out a candidate of less weight
-BLOCK = 400_000  # numbers worked on at a time
-Kind = type[np.float32] | type[np.float64]
-FEW = 50  # groups
-LEAST: dict[Kind, float] = {np.float32: -80.0, np.float64: -700.0}
-STEPS = 3  # of Newton's method
+ABSOLUTE = 1e-6  # what is left out of a chance
+TINY = 1e-300
+LIGHT = 1e-8  # chances leave out a candidate of less weight
+FAINT = 1e-10  # quantiles leave out candidates with less of the tail, together
+BLOCK = 72_000  # numbers worked on at a time
+FEW = 100  # beliefs, or groups, that are worked out with care
+LEAST = {4: -80.0, 8: -700.0}  # logarithms in single and double precision
 
+
+class Care(NamedTuple):
+    """How exact: of a piece, the length in standard deviations or as a part of the way to the
+    peak; what is left out of a quantile's tail; and steps of Newton's method."""
+
+    spreads: float
+    way: float
+    relative: float
+    steps: int
+
+
+CAREFUL, QUICK = Care(2.0, 0.35, 1e-14, 5), Care(5.5, 0.7, 1e-9, 3)
 _SPOTS = np.concatenate([[0.0], NODES, [1.0]])
 _TO_NODES_AND_END = np.column_stack([INTEGRALS, WEIGHTS]).T.copy()
 
 _TO_ENDS = np.triu(np.ones((CHUNK, CHUNK)))  # sums over pieces, each with those before it
+
+
+class Room(NamedTuple):
+    """Memory that is used again: new memory costs more than what is done with it."""
+
+    logs: FloatArray
+    densities: FloatArray
+    below: FloatArray
 
 
 class Side(NamedTuple):
@@ -41,26 +60,31 @@ class Side(NamedTuple):
     arms: int
     mode: FloatArray  # the same turned, as the least of many columns is found quickly
     reach: FloatArray  # lengths that the candidates allow at their peaks
+    care: Care
 
     @classmethod
     def of(cls, density: Density, arms: int) -> "Side":
-        turned = (np.ascontiguousarray(part.T) for part in (density.mode, SPREADS * density.spread))
-        return cls(density, arms, *turned)
+        care = CAREFUL if density.mode.size <= FEW else QUICK
+        mode, reach = density.mode.T, care.spreads * density.spread.T
+        return cls(density, arms, np.ascontiguousarray(mode), np.ascontiguousarray(reach), care)
 
     def only(self, groups: IntArray | BoolArray | slice) -> "Side":
         mode, reach = self.mode[:, groups], self.reach[:, groups]
-        return Side(picked(self.density, groups), self.arms, mode, reach)
+        return Side(picked(self.density, groups), self.arms, mode, reach, self.care)
 
-    def __call__(self, u: FloatArray, kind: Kind = np.float64) -> FloatArray:
+    def __call__(self, u: FloatArray, room: Room | None = None) -> FloatArray:
         """Densities of all arms at some u of each group: (groups, arms, u)."""
         groups, points = u.shape
-        each = self.density.coefs @ np.moveaxis(self.density.basis(u), 0, 1)
-        each = each.astype(kind, copy=False)
-        np.exp(np.maximum(each, LEAST[kind], out=each), out=each)  # below that it is slow
+        out = None if room is None else room.logs[:groups]
+        each = np.matmul(self.density.coefs, np.moveaxis(self.density.basis(u), 0, 1), out=out)
+        if room is not None:
+            room.densities[:groups] = each
+            each = room.densities[:groups]
+        np.exp(np.maximum(each, LEAST[each.itemsize], out=each), out=each)  # below it is slow
         each = each.reshape(groups, self.arms, -1, points)
         if each.shape[2] == 1:
             return each[:, :, 0]
-        mixed: FloatArray = (np.ones((1, each.shape[2])) @ each)[:, :, 0]
+        mixed: FloatArray = (np.ones((1, each.shape[2]), each.dtype) @ each)[:, :, 0]
         return mixed
 
     def start(self, small: FloatArray) -> FloatArray:
@@ -70,7 +94,7 @@ class Side(NamedTuple):
         times the way from its peak.
         """
         top, bottom = self.mode.max(axis=0), self.mode.min(axis=0)
-        width = self.reach.max(axis=0) / SPREADS
+        width = self.density.spread.max(axis=1)
         found, left, side = np.empty(small.size), np.arange(small.size), self
         for steps in LADDER:
             u = np.minimum(top[left, None] + width[left, None] * steps, self.density.ends[1])
@@ -86,7 +110,7 @@ class Side(NamedTuple):
     def lengths(self, u: FloatArray) -> FloatArray:
         """Of the pieces that begin at u, one a group."""
         way = np.abs(self.mode - u)
-        way *= WAY
+        way *= self.care.way
         shortest: FloatArray = np.maximum(way, self.reach, out=way).min(axis=0)
         return shortest
 
@@ -99,12 +123,12 @@ class Side(NamedTuple):
         return edges
 
     def piecewise(
-        self, edges: FloatArray, kind: Kind = np.float64
+        self, edges: FloatArray, room: Room | None = None
     ) -> tuple[FloatArray, FloatArray]:
         """Lengths of pieces (groups, pieces), and densities (groups, arms, pieces, nodes)."""
         length = edges[:, :-1] - edges[:, 1:]
         nodes = edges[:, :-1, None] - length[:, :, None] * NODES
-        f = self(nodes.reshape(len(edges), -1), kind)
+        f = self(nodes.reshape(len(edges), -1), room)
         return length, f.reshape(len(edges), self.arms, -1, NODES.size)
 
 
@@ -130,7 +154,7 @@ def quantiles(density: Density, weights: FloatArray, z: FloatArray) -> FloatArra
     Below the middle the same is done upside down.
     """
     found, p = np.empty(z.size), ndtr(-np.abs(z))
-    arms = mixtures(density, weights, RELATIVE * float(p.min()) / len(weights))
+    arms = mixtures(density, weights, FAINT * float(p.min()) / len(weights))
     for part, turned in ((np.flatnonzero(z >= 0), False), (np.flatnonzero(z < 0), True)):
         if part.size:
             some = picked(arms, part)
@@ -143,7 +167,7 @@ def quantiles(density: Density, weights: FloatArray, z: FloatArray) -> FloatArra
 def upper_quantiles(density: Density, p: FloatArray) -> FloatArray:
     """u of each arm, above which its mixture has the mass p; density as (arms, candidates)."""
     whole = side = Side.of(density, 1)
-    u, above, small = side.start(RELATIVE * p), np.zeros(p.size), p
+    u, above, small = side.start(side.care.relative * p), np.zeros(p.size), p
     begin, top, guess = np.empty((3, p.size))
     left = np.arange(p.size)
     while left.size:
@@ -190,7 +214,7 @@ def _solve(
 
     Newton's method for the logarithm of the mass.
     """
-    for _ in range(STEPS):
+    for _ in range(side.care.steps):
         length = high - u
         f = side(np.concatenate([high[:, None] - length[:, None] * NODES, u[:, None]], axis=1))
         mass = above + length * _row_sums(f[:, 0, :-1], WEIGHTS)
@@ -222,36 +246,42 @@ def best_of_many(density: Density, arms: int) -> FloatArray:
     Many groups are worked out in single precision.
     """
     groups, wide = density.mode.shape
-    side, shares = Side.of(density, arms), np.zeros((groups, arms))
-    block = max(1, BLOCK // (wide * CHUNK * NODES.size))
-    kind: Kind = np.float64 if groups < FEW else np.float32
-    for first in range(0, groups, block):
-        part = slice(first, first + block)
-        _add_shares(side.only(part), shares[part], kind)
+    points = CHUNK * NODES.size
+    block = min(groups, max(1, BLOCK // (wide * points)))
+    kind = np.float64 if groups <= FEW else np.float32
+    logs = np.empty((block, wide, points))
+    room = Room(logs, np.empty_like(logs, kind), np.empty((block * arms * CHUNK, NODES.size), kind))
+    side, left = Side.of(density, arms), np.arange(groups)
+    shares, above = np.zeros((groups, arms)), np.zeros((groups, arms), kind)
+    u = side.start(np.full(groups, ABSOLUTE))
+    while left.size:
+        edges = side.edges(u)
+        for first in range(0, left.size, block):
+            some = slice(first, first + block)
+            shares[left[some]] += _shares(side.only(some), edges[some], above[some], room)
+        rest = np.flatnonzero(np.maximum(1.0 - above, 0.0).prod(axis=1) > ABSOLUTE)
+        side, left, u, above = side.only(rest), left[rest], edges[rest, -1], above[rest]
     shares /= shares.sum(axis=1, keepdims=True)
     return shares
 
 
-def _add_shares(side: Side, shares: FloatArray, kind: Kind) -> None:
+def _shares(side: Side, edges: FloatArray, above: FloatArray, room: Room) -> FloatArray:
+    """The chances that an arm is best and on these pieces; `above` grows by what is on them."""
+    kind = room.below.dtype
     weights, integrals, to_ends = (m.astype(kind) for m in (WEIGHTS, INTEGRALS, _TO_ENDS))
-    tiny = kind(1e-30)
-    u, above = side.start(np.full(len(shares), ABSOLUTE)), np.zeros(shares.shape, kind)
-    left = np.arange(len(shares))
-    while left.size:
-        edges = side.edges(u)
-        length, f = side.piecewise(edges, kind)
-        f *= length.astype(kind)[:, None, :, None]
-        flat = f.reshape(-1, NODES.size)  # one product of matrices, not one a piece
-        mass = flat @ weights
-        sums = above[..., None] + (mass.reshape(-1, CHUNK) @ to_ends).reshape(f.shape[:-1])
-        below = (flat @ integrals).reshape(f.shape)
-        np.subtract((kind(1) - sums + mass.reshape(sums.shape))[..., None], below, out=below)
-        np.maximum(below, tiny, out=below)
-        together = below[:, 0].copy()
-        for arm in range(1, side.arms):
-            together *= below[:, arm]
-        f *= together[:, None]
-        f /= below
-        shares[left] += ((flat @ weights).reshape(-1, CHUNK) @ to_ends[:, -1]).reshape(len(u), -1)
-        rest = np.flatnonzero(np.maximum(1.0 - sums[..., -1], 0.0).prod(axis=1) > ABSOLUTE)
-        side, left, u, above = side.only(rest), left[rest], edges[rest, -1], sums[rest, :, -1]
+    length, f = side.piecewise(edges, room)
+    f *= length.astype(kind)[:, None, :, None]
+    flat = f.reshape(-1, NODES.size)  # one product of matrices, not one a piece
+    mass = flat @ weights
+    sums = above[..., None] + (mass.reshape(-1, CHUNK) @ to_ends).reshape(f.shape[:-1])
+    below = np.matmul(flat, integrals, out=room.below[: len(flat)]).reshape(f.shape)
+    np.subtract((1 - sums + mass.reshape(sums.shape))[..., None], below, out=below)
+    np.maximum(below, 1e-30, out=below)
+    together = below[:, 0].copy()
+    for arm in range(1, side.arms):
+        together *= below[:, arm]
+    f *= together[:, None]
+    f /= below
+    above[:] = sums[..., -1]
+    shares: FloatArray = (flat @ weights).reshape(-1, CHUNK) @ to_ends[:, -1]
+    return shares.reshape(above.shape)
