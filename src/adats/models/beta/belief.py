@@ -79,12 +79,15 @@ class BetaArms(ProductArms):
 
     def density(self) -> Density:
         a, b = self.alpha, self.beta
+        rise, fall = np.maximum(a, 1.0), np.maximum(b, 1.0)
         return Density(
             np.stack([a, b, -_log_beta(a, b)], axis=-1),
             _log_chances,
             lambda u: np.stack([expit(-u), -expit(u), np.zeros_like(u)]),
             np.log(a) - np.log(b),
             np.sqrt(1 / a + 1 / b),
+            np.log(rise / fall),
+            np.sqrt(1 / rise + 1 / fall),
             (-math.inf, math.inf),
             expit,
         )

@@ -36,6 +36,8 @@ class Density(NamedTuple):
     slopes: Rows  # their derivatives
     mode: FloatArray
     spread: FloatArray  # the standard deviation that the peak looks like
+    bend: FloatArray  # where the logarithm bends, which for long tails is not at the peak
+    width: FloatArray  # of the bend: a polynomial is good for some of it
     ends: tuple[float, float]  # beyond them nothing is computed
     reward: Rows  # the mean reward at u
 
@@ -56,6 +58,8 @@ class Density(NamedTuple):
             lambda u: -self.slopes(-u),
             -self.mode,
             self.spread,
+            -self.bend,
+            self.width,
             (-high, -low),
             lambda u: self.reward(-u),
         )

@@ -2,11 +2,12 @@
 
 The densities of `Density` are log-concave and cost about a nanosecond each, a hundredth of an
 incomplete beta function. So a mixture is integrated over pieces, from where nothing is left above
-them downwards. A piece is as long as every candidate allows: some of its standard deviations, or a
-part of the way to its peak. Mixtures that differ (arms, or candidates that are whole products) go
+them downwards. A piece is as long as every candidate allows: some widths of the bend in its
+logarithm, or a part of the way to it. Mixtures that differ (arms, or candidates that are whole products) go
 down side by side, each on pieces of its own.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -29,16 +30,16 @@ LEAST = {4: -80.0, 8: -700.0}  # logarithms in single and double precision
 
 
 class Care(NamedTuple):
-    """How exact: of a piece, the length in standard deviations or as a part of the way to the
-    peak; what is left out of a quantile's tail; and steps of Newton's method."""
+    """How exact: of a piece, the length in widths of a bend or as a part of the way to it; what
+    is left out of a quantile's tail; and steps of Newton's method."""
 
-    spreads: float
+    widths: float
     way: float
     relative: float
     steps: int
 
 
-CAREFUL, QUICK = Care(2.0, 0.35, 1e-14, 5), Care(5.5, 0.7, 1e-9, 3)
+CAREFUL, QUICK = Care(2.0, 0.35, 1e-14, 5), Care(6.0, 0.7, 1e-9, 3)
 _SPOTS = np.concatenate([[0.0], NODES, [1.0]])
 _TO_NODES_AND_END = np.column_stack([INTEGRALS, WEIGHTS]).T.copy()
 
@@ -58,26 +59,26 @@ class Side(NamedTuple):
 
     density: Density  # its parameters have the shape (groups, arms times candidates)
     arms: int
-    mode: FloatArray  # the same turned, as the least of many columns is found quickly
-    reach: FloatArray  # lengths that the candidates allow at their peaks
+    bend: FloatArray  # the same turned, as the least of many columns is found quickly
+    reach: FloatArray  # lengths that the candidates allow there
     care: Care
 
     @classmethod
     def of(cls, density: Density, arms: int) -> "Side":
         care = CAREFUL if density.mode.size <= FEW else QUICK
-        mode, reach = density.mode.T, care.spreads * density.spread.T
-        return cls(density, arms, np.ascontiguousarray(mode), np.ascontiguousarray(reach), care)
+        bend, reach = density.bend.T, care.widths * density.width.T
+        return cls(density, arms, np.ascontiguousarray(bend), np.ascontiguousarray(reach), care)
 
-    def only(self, groups: IntArray | BoolArray | slice) -> "Side":
-        mode, reach = self.mode[:, groups], self.reach[:, groups]
-        return Side(picked(self.density, groups), self.arms, mode, reach, self.care)
+    def only(self, groups: IntArray | slice) -> "Side":
+        bend, reach = self.bend[:, groups], self.reach[:, groups]
+        return Side(picked(self.density, groups), self.arms, bend, reach, self.care)
 
     def __call__(self, u: FloatArray, room: Room | None = None) -> FloatArray:
         """Densities of all arms at some u of each group: (groups, arms, u)."""
         groups, points = u.shape
         out = None if room is None else room.logs[:groups]
         each = np.matmul(self.density.coefs, np.moveaxis(self.density.basis(u), 0, 1), out=out)
-        if room is not None:
+        if room is not None and room.densities is not room.logs:
             room.densities[:groups] = each
             each = room.densities[:groups]
         np.exp(np.maximum(each, LEAST[each.itemsize], out=each), out=each)  # below it is slow
@@ -93,14 +94,16 @@ class Side(NamedTuple):
         Once its logarithm has fallen by 1, a log-concave density has less left than its value
         times the way from its peak.
         """
-        top, bottom = self.mode.max(axis=0), self.mode.min(axis=0)
-        width = self.density.spread.max(axis=1)
+        mode, spread = (np.ascontiguousarray(p.T) for p in (self.density.mode, self.density.spread))
+        top, bottom, width = mode.max(axis=0), mode.min(axis=0), spread.max(axis=0)
         found, left, side = np.empty(small.size), np.arange(small.size), self
         for steps in LADDER:
             u = np.minimum(top[left, None] + width[left, None] * steps, self.density.ends[1])
             above = side(u).max(axis=1) * (u - bottom[left, None])
             fits = above < small[left, None]
-            found[left] = u[np.arange(left.size), np.where(fits.any(axis=1), fits.argmax(axis=1), -1)]
+            found[left] = u[
+                np.arange(left.size), np.where(fits.any(axis=1), fits.argmax(axis=1), -1)
+            ]
             rest = np.flatnonzero(~fits.any(axis=1))
             if not rest.size:
                 break
@@ -109,7 +112,7 @@ class Side(NamedTuple):
 
     def lengths(self, u: FloatArray) -> FloatArray:
         """Of the pieces that begin at u, one a group."""
-        way = np.abs(self.mode - u)
+        way = np.abs(self.bend - u)
         way *= self.care.way
         shortest: FloatArray = np.maximum(way, self.reach, out=way).min(axis=0)
         return shortest
@@ -132,20 +135,22 @@ class Side(NamedTuple):
         return length, f.reshape(len(edges), self.arms, -1, NODES.size)
 
 
+def changed(density: Density, change: Callable[[FloatArray], FloatArray]) -> Density:
+    """With other parameters: all are arrays of (candidates, arms, ...)."""
+    names = ("coefs", "mode", "spread", "bend", "width")
+    return density._replace(**{name: change(getattr(density, name)) for name in names})
+
+
 def picked(density: Density, rows: IntArray | BoolArray | slice) -> Density:
-    return density._replace(
-        coefs=density.coefs[rows], mode=density.mode[rows], spread=density.spread[rows]
-    )
+    return changed(density, lambda part: part[rows])
 
 
 def mixtures(density: Density, weights: FloatArray, light: float) -> Density:
     """Of each arm, as (arms, candidates), with the weights in it; those up to `light` left out."""
     heavy = weights.max(axis=1) > light
-    coefs = density.coefs[heavy]
-    coefs[..., 2] += np.log(np.maximum(weights[heavy], TINY))
-    return density._replace(
-        coefs=coefs.swapaxes(0, 1), mode=density.mode[heavy].T, spread=density.spread[heavy].T
-    )
+    some = picked(density, heavy)
+    some.coefs[..., 2] += np.log(np.maximum(weights[heavy], TINY))
+    return changed(some, lambda part: part.swapaxes(0, 1))
 
 
 def quantiles(density: Density, weights: FloatArray, z: FloatArray) -> FloatArray:
@@ -227,11 +232,8 @@ def chances(density: Density, weights: FloatArray, separate: bool) -> FloatArray
     arms = density.mode.shape[1]
     if separate:
         each = mixtures(density, weights, LIGHT)
-        flat = [part.reshape(1, -1, *part.shape[2:]) for part in (each.coefs, each.mode, each.spread)]
-        coefs, mode, spread = flat
-        chances: FloatArray = best_of_many(
-            each._replace(coefs=coefs, mode=mode, spread=spread), arms
-        )[0]
+        together = changed(each, lambda part: part.reshape(1, -1, *part.shape[2:]))
+        chances: FloatArray = best_of_many(together, arms)[0]
         return chances
     heavy = weights[:, 0] > LIGHT
     if not heavy.all():
@@ -250,7 +252,8 @@ def best_of_many(density: Density, arms: int) -> FloatArray:
     block = min(groups, max(1, BLOCK // (wide * points)))
     kind = np.float64 if groups <= FEW else np.float32
     logs = np.empty((block, wide, points))
-    room = Room(logs, np.empty_like(logs, kind), np.empty((block * arms * CHUNK, NODES.size), kind))
+    densities = logs if kind is np.float64 else np.empty_like(logs, kind)
+    room = Room(logs, densities, np.empty((block * arms * CHUNK, NODES.size), kind))
     side, left = Side.of(density, arms), np.arange(groups)
     shares, above = np.zeros((groups, arms)), np.zeros((groups, arms), kind)
     u = side.start(np.full(groups, ABSOLUTE))
@@ -259,7 +262,7 @@ def best_of_many(density: Density, arms: int) -> FloatArray:
         for first in range(0, left.size, block):
             some = slice(first, first + block)
             shares[left[some]] += _shares(side.only(some), edges[some], above[some], room)
-        rest = np.flatnonzero(np.maximum(1.0 - above, 0.0).prod(axis=1) > ABSOLUTE)
+        rest = np.flatnonzero(np.maximum(1.0 - above.T, 0.0).prod(axis=0) > ABSOLUTE)
         side, left, u, above = side.only(rest), left[rest], edges[rest, -1], above[rest]
     shares /= shares.sum(axis=1, keepdims=True)
     return shares

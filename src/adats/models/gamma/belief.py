@@ -41,6 +41,8 @@ class _GammaArms(ProductArms):
             lambda u: np.stack([np.ones_like(u), np.exp(u), np.zeros_like(u)]),
             np.log(k) - np.log(r),
             1 / np.sqrt(k),
+            np.log(np.maximum(k, 1.0) / r),
+            1 / np.sqrt(np.maximum(k, 1.0)),
             (-math.inf, 700.0),
             np.exp,
         )
@@ -139,8 +141,10 @@ class ExponentialArms(_GammaArms):
 
     def density(self) -> Density:
         """The mean reward is one over the rate: the same mirrored."""
-        return self._rate_density().mirrored()._replace(
-            reward=lambda u: np.exp(np.minimum(u, math.log(LARGEST)))
+        return (
+            self._rate_density()
+            .mirrored()
+            ._replace(reward=lambda u: np.exp(np.minimum(u, math.log(LARGEST))))
         )
 
     def updated(self, stats: Any) -> Self:

@@ -109,6 +109,8 @@ class GaussianArms(ProductArms):
             lambda u: np.stack([np.ones_like(u), 2 * u, np.zeros_like(u)]),
             mean,
             scale,
+            mean,
+            scale,
             (-math.inf, math.inf),
             lambda u: centre + unit * u,
         )
