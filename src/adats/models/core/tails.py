@@ -3,8 +3,8 @@
 The densities of `Density` are log-concave and cost about a nanosecond each, a hundredth of an
 incomplete beta function. So a mixture is integrated over pieces, from where nothing is left above
 them downwards. A piece is as long as every candidate allows: some widths of the bend in its
-logarithm, or a part of the way to it. Mixtures that differ (arms, or candidates that are whole products) go
-down side by side, each on pieces of its own.
+logarithm, or a part of the way to it. Mixtures that differ (arms, or candidates that are whole
+products) go down side by side, each on pieces of its own.
 """
 
 from collections.abc import Callable
@@ -137,8 +137,13 @@ class Side(NamedTuple):
 
 def changed(density: Density, change: Callable[[FloatArray], FloatArray]) -> Density:
     """With other parameters: all are arrays of (candidates, arms, ...)."""
-    names = ("coefs", "mode", "spread", "bend", "width")
-    return density._replace(**{name: change(getattr(density, name)) for name in names})
+    return density._replace(
+        coefs=change(density.coefs),
+        mode=change(density.mode),
+        spread=change(density.spread),
+        bend=change(density.bend),
+        width=change(density.width),
+    )
 
 
 def picked(density: Density, rows: IntArray | BoolArray | slice) -> Density:
@@ -239,7 +244,8 @@ def chances(density: Density, weights: FloatArray, separate: bool) -> FloatArray
     if not heavy.all():
         density, weights = picked(density, heavy), weights[heavy]
     chances = weights[:, 0] @ best_of_many(density, arms)
-    return chances / weights.sum()
+    chances /= weights.sum()
+    return chances
 
 
 def best_of_many(density: Density, arms: int) -> FloatArray:
@@ -252,7 +258,7 @@ def best_of_many(density: Density, arms: int) -> FloatArray:
     block = min(groups, max(1, BLOCK // (wide * points)))
     kind = np.float64 if groups <= FEW else np.float32
     logs = np.empty((block, wide, points))
-    densities = logs if kind is np.float64 else np.empty_like(logs, kind)
+    densities: FloatArray = logs if kind is np.float64 else np.empty(logs.shape, kind)
     room = Room(logs, densities, np.empty((block * arms * CHUNK, NODES.size), kind))
     side, left = Side.of(density, arms), np.arange(groups)
     shares, above = np.zeros((groups, arms)), np.zeros((groups, arms), kind)

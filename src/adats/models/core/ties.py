@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from adats.models.core.types import FloatArray, Rng
+from adats.models.core.types import BoolArray, FloatArray, Rng
 
 STEP = 5e-324  # the smallest number above 0
 
@@ -34,14 +34,15 @@ def untied(
     return draws
 
 
-def _largest(draws: FloatArray, end: float) -> FloatArray:
+def _largest(draws: FloatArray, end: float) -> BoolArray:
     """Where two or more draws are the largest and at this end."""
-    tied = draws == end
+    tied: BoolArray = draws == end
     rows = (draws.max(axis=-1) == end) & (tied.sum(axis=-1) > 1)
-    return tied & rows[..., None]
+    tied &= rows[..., None]
+    return tied
 
 
-def _beyond(tied: FloatArray, rates: FloatArray, rng: Rng) -> FloatArray:
+def _beyond(tied: BoolArray, rates: FloatArray, rng: Rng) -> FloatArray:
     """How far beyond the end; 0 is not beyond."""
     far = np.zeros(tied.shape)
     far[tied] = rng.standard_exponential(int(tied.sum())) / np.broadcast_to(rates, tied.shape)[tied]
