@@ -19,6 +19,7 @@ from adats.models.core.types import Conditioned, FloatArray, IntArray, Rng
 from adats.models.core.weights import average, quantile
 
 MANY = 400  # beliefs in a mixture, candidates times arms, whose chances are worked out quickly
+SEVERAL = 10  # the same of candidates that are whole products
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +79,8 @@ class ProductArms(BeliefBase):
         density = self.density()
         if density is None:
             return None
-        if density.mode.size > MANY and density.sure():
+        many = density.mode.size > MANY or (not separate and len(weights) > SEVERAL)
+        if many and density.sure():
             return chances(density, weights, separate)
         return best_of(density, weights, separate)
 

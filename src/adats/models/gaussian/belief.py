@@ -10,7 +10,7 @@ from scipy.special import ndtr
 
 from adats.models.core import checks
 from adats.models.core.frozen import fill, put
-from adats.models.core.product import MANY, ProductArms
+from adats.models.core.product import SEVERAL, ProductArms
 from adats.models.core.quadrature import Density
 from adats.models.core.types import FloatArray, IntArray, N, Rng
 from adats.models.gaussian.chances import best_gaussian, chance_gaussian
@@ -90,7 +90,7 @@ class GaussianArms(ProductArms):
         return chance_gaussian(self.mean[arms], self.scale[arms], arm)
 
     def stack_chances(self, weights: FloatArray, separate: bool) -> FloatArray | None:
-        if separate or self.mean.size > MANY:
+        if separate or len(self.mean) > SEVERAL:
             return super().stack_chances(weights, separate)
         each = [best_gaussian(m, s) for m, s in zip(self.mean, self.scale, strict=True)]
         chances: FloatArray = weights[:, 0] @ np.array(each) / weights[:, 0].sum()
