@@ -36,7 +36,7 @@ def beliefs() -> dict[str, tuple[object, int | None]]:
         "Gamma": (adats.PoissonArms(wins, 10.0), 1500),
         "mixture of 5 Beta products": (adats.MixtureArms(np.full(5, 0.2), candidates), 1500),
         "mixture of 16 Gaussian models": (informed("number", scale=1.0), 1500),
-        "default binary prior, 126 Betas an arm": (informed("binary"), None),
+        "default binary prior": (informed("binary"), None),
     }
 
 

@@ -87,10 +87,11 @@ class ProductArms(BeliefBase):
     def stack_upper(self, weights: FloatArray, z: FloatArray | float) -> FloatArray:
         """The quantile of each arm at the level Φ(z) in a mixture of this stack."""
         density = self.density()
-        if density is None or not density.sure():
-            return quantile(lambda x: average(weights, self.below(x)), self.upper(z), z)
-        u = quantiles(density, weights, np.broadcast_to(z, self.n_arms))
-        return in_order(density.reward(u), u)
+        if density is not None and density.sure():
+            u = quantiles(density, weights, np.broadcast_to(z, self.n_arms))
+            if np.isfinite(u).all():
+                return in_order(density.reward(u), u)
+        return quantile(lambda x: average(weights, self.below(x)), self.upper(z), z)
 
     def best_chances(self, arms: IntArray | None = None) -> FloatArray | None:
         some = (p[None] if arms is None else p[None, arms] for p in self.parameters())

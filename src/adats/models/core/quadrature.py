@@ -47,7 +47,7 @@ class Density(NamedTuple):
 
     def sure(self) -> bool:
         """Whether floating point can tell enough of them."""
-        return self.slack() <= 1e-5
+        return self.slack() <= 1e-5 and float(self.spread.max()) < 1e100
 
     def mirrored(self) -> "Density":
         """Of -u."""

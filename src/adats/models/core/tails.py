@@ -17,6 +17,7 @@ from adats.models.core.quadrature import INTEGRALS, NODES, WEIGHTS, Density
 from adats.models.core.types import BoolArray, FloatArray, IntArray
 
 CHUNK = 3  # pieces worked out at a time
+CHUNKS = 500  # and no more of these: pieces get longer, so they reach anywhere
 LADDER = np.array(  # where the upper end is sought, in spreads above the highest peak
     [[2.0, 5.0, 8.5], [25.0, 80.0, 250.0], [8e2, 2.5e3, 8e3], [3e4, 1e5, 1e6], [1e7, 1e8, 1e9]]
 )
@@ -159,7 +160,7 @@ def mixtures(density: Density, weights: FloatArray, light: float) -> Density:
 
 
 def quantiles(density: Density, weights: FloatArray, z: FloatArray) -> FloatArray:
-    """u of each arm at the level Φ(z), to about 1e-8 of the spread there.
+    """u of each arm at the level Φ(z), to 1e-7; NaN where nothing was found.
 
     Below the middle the same is done upside down.
     """
@@ -178,9 +179,11 @@ def upper_quantiles(density: Density, p: FloatArray) -> FloatArray:
     """u of each arm, above which its mixture has the mass p; density as (arms, candidates)."""
     whole = side = Side.of(density, 1)
     u, above, small = side.start(side.care.relative * p), np.zeros(p.size), p
-    begin, top, guess = np.empty((3, p.size))
+    begin, top, guess = np.full((3, p.size), np.nan)
     left = np.arange(p.size)
-    while left.size:
+    for _ in range(CHUNKS):
+        if not left.size:
+            break
         edges = side.edges(u)
         length, f = side.piecewise(edges)
         mass = _row_sums(f[:, 0], WEIGHTS) * length
@@ -263,7 +266,9 @@ def best_of_many(density: Density, arms: int) -> FloatArray:
     side, left = Side.of(density, arms), np.arange(groups)
     shares, above = np.zeros((groups, arms)), np.zeros((groups, arms), kind)
     u = side.start(np.full(groups, ABSOLUTE))
-    while left.size:
+    for _ in range(CHUNKS):
+        if not left.size:
+            break
         edges = side.edges(u)
         for first in range(0, left.size, block):
             some = slice(first, first + block)

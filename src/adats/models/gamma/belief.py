@@ -43,7 +43,7 @@ class _GammaArms(ProductArms):
             1 / np.sqrt(k),
             np.log(np.maximum(k, 1.0) / r),
             1 / np.sqrt(np.maximum(k, 1.0)),
-            (-math.inf, 700.0),
+            (-math.inf, 700.0 - max(0.0, math.log(r.max()))),  # so that r eᵘ is a number
             np.exp,
         )
 
