@@ -13,6 +13,8 @@ from adats.models.core.draws import Draws
 from adats.models.core.types import FloatArray, IntArray, Rng
 from adats.models.latent.sites import LEAST_VARIANCE
 
+AT_A_TIME = 512  # tasks, where many are summed: what a processor's cache can hold
+
 
 def in_common(together: FloatArray, squares: FloatArray) -> FloatArray:
     """The mean covariance of two arms, from the sums over all pairs and over the diagonal.
@@ -95,11 +97,14 @@ class LevelSpread(NamedTuple):
         found[..., -1, -1] += np.log(known) - np.add.reduce(rest, axis=-1)
 
     def message_sum(self, sites: FloatArray) -> FloatArray:
-        """The sum of what many tasks say; the sites of each task are along the second axis.
+        """The sum of what many tasks say; the sites of each task are along the second axis."""
+        starts = range(0, sites.shape[1], AT_A_TIME)
+        parts = (sites[:, i : i + AT_A_TIME] for i in starts)
+        return sum(map(self._message_sum, parts), start=np.zeros(()))
 
-        The same blocks as in `message`, summed by one product of matrices a candidate.
-        """
-        w, b, log_s = sites
+    def _message_sum(self, sites: FloatArray) -> FloatArray:
+        """The same blocks as in `message`, summed by one product of matrices a candidate."""
+        w, b, log_s = np.ascontiguousarray(sites)
         q = 1.0 / (1.0 + self.own * w)
         a, e = w * q, b * q
         x = np.concatenate([a, -np.add.reduce(e, axis=-1, keepdims=True)], axis=-1)
