@@ -18,6 +18,7 @@ from adats.simulation.kernels.registry import (
     THOMPSON,
     CompiledPolicy,
     LoopInput,
+    Loops,
     absorb_of,
     known_rng,
     loops_of,
@@ -125,7 +126,8 @@ def play_learner(
     absorb = absorb_of(job.problem, meta) if job.compiled else plain_absorb
     source = learner.source_of(start.mu)
     learns, prior = source.LEARNS, source.prior(meta, source.draw(meta, rng))
-    loop = loops_of(job.problem, prior).play if job.compiled else None
+    loops = loops_of(job.problem, prior) if job.compiled else Loops()
+    loop = loops.play
     sampled = loop is not None and learner.policy == "ts" and job.delay == 0
     most = prior.FAR_TASKS
     absorbed: list[Stats] = []  # statistics of all tasks, where they can become stale
@@ -141,16 +143,21 @@ def play_learner(
             given = (prior, instance, first, rng, lost, chosen)
             stats = _play_task(job, learner.policy, meta, later, given)
         if learns and meta.RENEWS:
-            meta = _absorb_and_renew(job, meta, stats, absorbed)
+            meta = absorb_and_renew(meta, stats, absorbed, loops.renew)
         elif learns:
             meta = absorb(meta, stats)
     if watch is not None:
         watch(meta.task_prior())
 
 
-def _absorb_and_renew(job: Job, meta: MetaBelief, stats: Any, absorbed: list[Any]) -> MetaBelief:
-    """With one more task; all tasks are digested anew when it is time for that."""
-    renew = loops_of(job.problem, meta.task_prior()).renew if job.compiled else None
+def absorb_and_renew(
+    meta: MetaBelief, stats: Any, absorbed: list[Any], renew: Callable[[Any, Any], Any] | None
+) -> MetaBelief:
+    """With one more task; all tasks are digested anew when it is time for that.
+
+    `absorbed` has the statistics of all tasks, and gets those of one more. `renew` is that of
+    `Loops`.
+    """
 
     def digested(stats: Any) -> Any:
         return meta.digest(renew(meta, stats) if renew else stats.unsettled())
@@ -189,7 +196,8 @@ def _play_task(job: Job, policy: str, meta: MetaBelief, later: int, given: Given
         if stats is not None:
             return stats
     rules: Policy = FarSighted(later) if policy == "far" else POLICIES[policy]
-    return plain_task(job.problem, *given, policy=rules, share=share, delay=job.delay)
+    empty = meta.empty()
+    return plain_task(job.problem, *given, policy=rules, share=share, delay=job.delay, stats=empty)
 
 
 def compiled_task(
@@ -240,12 +248,14 @@ def plain_task(
     policy: Policy = POLICIES["ts"],
     share: Callable[[FloatArray | None], FloatArray | float] = lambda _: 0.0,
     delay: int = 0,
+    stats: Stats | None = None,
 ) -> Stats:
     """One task with nothing compiled, for any belief and oracle: the kernels' reference.
 
-    `share` is `MetaBelief.share` of arms with these features.
+    `share` is `MetaBelief.share` of arms with these features. `stats` are empty statistics, if the
+    belief is of another kind than the problem's.
     """
-    stats: Stats = problem.meta().empty()
+    stats = problem.meta().empty() if stats is None else stats
     pending: FloatArray | None = None
     waiting: list[Any] = []  # pulls and their rewards, until they are known
     for t in range(regret.size):

@@ -205,6 +205,7 @@ def latent_task(
         if logs[j] - top < LIGHT:
             logs[j] = -np.inf
     lower, point = np.empty((arms, arms)), np.empty(arms)
+    etas, variances = np.empty((candidates, arms)), np.empty((candidates, arms))
     best, rounds = theta.max(), regret.size
     for t in range(rounds):
         if t < len(first):
@@ -214,10 +215,13 @@ def latent_task(
             draw(mean[j], cov[j], rng, lower, point)
             arm = int(point.argmax())
         elif number == GREEDY:
-            arm = greedy_arm(counts, logs, mean, cov)
+            for j in range(candidates):
+                variances[j] = np.diag(cov[j])
+            arm = greedy_arm(counts, logs, mean, variances)
         else:
-            left = rounds - t
-            arm = index_arm(number, levels[t], left, counted, counts, logs, weights, mean, cov)
+            apart(logs, weights, mean, cov, etas, variances)
+            level, left = levels[t], rounds - t
+            arm = index_arm(number, level, left, counted, counts, weights, etas, variances)
         if counts:
             y = poisson(theta[arm], draws[t])
             table[3, arm] += math.lgamma(y + 1.0)
@@ -238,16 +242,55 @@ def latent_task(
 
 
 @compiled
-def greedy_arm(counts: bool, logs: FloatArray, mean: FloatArray, cov: FloatArray) -> int:
-    """The arm with the highest mean reward."""
+def greedy_arm(counts: bool, logs: FloatArray, etas: FloatArray, variances: FloatArray) -> int:
+    """The arm with the highest mean reward; eta has a row for each candidate."""
     top, arm, highest = logs.max(), 0, -np.inf
-    for k in range(mean.shape[1]):
+    for k in range(etas.shape[1]):
         rate = 0.0
         for j in range(logs.size):
-            rate += math.exp(logs[j] - top) * expected(counts, mean[j, k], cov[j, k, k])
+            if logs[j] > -np.inf:
+                rate += math.exp(logs[j] - top) * expected(counts, etas[j, k], variances[j, k])
         if rate > highest:
             arm, highest = k, rate
     return arm
+
+
+@compiled
+def normalise(logs: FloatArray, weights: FloatArray) -> None:
+    """Weights that sum to one."""
+    top, total = logs.max(), 0.0
+    for j in range(logs.size):
+        weights[j] = math.exp(logs[j] - top)
+        total += weights[j]
+    for j in range(logs.size):
+        weights[j] /= total
+
+
+@compiled
+def apart(
+    logs: FloatArray,
+    weights: FloatArray,
+    mean: FloatArray,
+    cov: FloatArray,
+    etas: FloatArray,
+    variances: FloatArray,
+) -> None:
+    """Fill weights, and eta of every arm without what all have in common: `LatentBelief.apart`."""
+    candidates, arms = mean.shape
+    normalise(logs, weights)
+    shift = 0.0
+    for j in range(candidates):
+        shift += weights[j] * mean[j].mean()
+    for j in range(candidates):
+        diagonal, least, own = 0.0, np.inf, mean[j].mean()
+        for k in range(arms):
+            diagonal += cov[j, k, k]
+            least = min(least, cov[j, k, k])
+        pairs = max(arms * (arms - 1), 1)
+        common = min(max((cov[j].sum() - diagonal) / pairs, 0.0), least)
+        for k in range(arms):
+            etas[j, k] = mean[j, k] - own + shift
+            variances[j, k] = cov[j, k, k] - common
 
 
 @compiled
@@ -257,37 +300,18 @@ def index_arm(
     horizon: int,
     counted: FloatArray,
     counts: bool,
-    logs: FloatArray,
     weights: FloatArray,
-    mean: FloatArray,
-    cov: FloatArray,
+    etas: FloatArray,
+    variances: FloatArray,
 ) -> int:
-    """The arm with the highest index on the scale of eta, as `LatentBelief.apart` has it."""
-    top, total = logs.max(), 0.0
-    candidates, arms = mean.shape
-    for j in range(candidates):
-        weights[j] = math.exp(logs[j] - top)
-        total += weights[j]
-    shifts, common, shift = np.empty(candidates), np.empty(candidates), 0.0
-    for j in range(candidates):
-        weights[j] /= total
-        shifts[j] = mean[j].mean()
-        shift += weights[j] * shifts[j]
-        if weights[j] > 0.0:
-            diagonal, least = 0.0, np.inf
-            for k in range(arms):
-                diagonal += cov[j, k, k]
-                least = min(least, cov[j, k, k])
-            pairs = max(arms * (arms - 1), 1)
-            common[j] = min(max((cov[j].sum() - diagonal) / pairs, 0.0), least)
+    """The arm with the highest index on the scale of eta, of which candidates have a row each."""
     arm, highest = 0, -np.inf
-    for k in range(arms):
+    for k in range(etas.shape[1]):
         centre, second = 0.0, 0.0
-        for j in range(candidates):
+        for j in range(weights.size):
             if weights[j] > 0.0:
-                value = mean[j, k] - shifts[j] + shift
-                centre += weights[j] * value
-                second += weights[j] * (cov[j, k, k] - common[j] + value * value)
+                centre += weights[j] * etas[j, k]
+                second += weights[j] * (variances[j, k] + etas[j, k] * etas[j, k])
         variance = max(second - centre * centre, 0.0)
         v = variance * derivatives(counts, centre)[1]
         z = level_of(number, level, v, horizon, counted[k])
