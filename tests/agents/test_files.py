@@ -377,7 +377,7 @@ FOREIGN = {
     "prior": npz(header=header(format="adats-prior", version=1)),
     "no version": npz(header=header(format="adats-agent")),
     "old": npz(header=header(format="adats-agent", version=0)),
-    "newer": npz(header=header(format="adats-agent", version=2)),
+    "newer": npz(header=header(format="adats-agent", version=3)),
     "text version": npz(header=header(format="adats-agent", version="1")),
     "nothing else": npz(header=header(format="adats-agent", version=1)),
     "nested": npz(header=np.frombuffer(b"[" * 100_000, dtype=np.uint8)),
@@ -400,7 +400,7 @@ def test_an_array_is_not_an_agent(tmp_path):
 def test_a_newer_version_says_so(tmp_path):
     path = tmp_path / "new.npz"
     path.write_bytes(FOREIGN["newer"])
-    refused(path, message="version 2; this adats reads 1")
+    refused(path, message="version 3; this adats reads 1 to 2")
 
 
 def test_missing_files():

@@ -29,7 +29,7 @@ from adats import (
 )
 from adats.agents.propensities import chance, floored, propensities
 from adats.models.core.belief import BeliefBase
-from adats.models.gaussian.belief import best_gaussian
+from adats.models.gaussian.chances import best_gaussian
 
 
 def chances(belief, **options):

@@ -2,7 +2,9 @@
 
 from adats.agents.agent import TS, AdaTS, Agent, MetaTS, OracleTS, load
 from adats.agents.decision import Decision
+from adats.agents.decisions import Decisions
 from adats.agents.policies import BayesUCB, FarSighted, FiniteHorizon, Greedy, Thompson
+from adats.agents.stateless import decide
 
 __all__ = [
     "TS",
@@ -10,11 +12,13 @@ __all__ = [
     "Agent",
     "BayesUCB",
     "Decision",
+    "Decisions",
     "FarSighted",
     "FiniteHorizon",
     "Greedy",
     "MetaTS",
     "OracleTS",
     "Thompson",
+    "decide",
     "load",
 ]

@@ -9,13 +9,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from adats.agents import agent_files
+from adats.agents import agent_files, decision_numbers
 from adats.agents.agent_files import AgentState
+from adats.agents.batch_verbs import BatchVerbs
 from adats.agents.decision import Decision
+from adats.agents.decision_numbers import OF_A_BATCH
 from adats.agents.oracles import Oracle
 from adats.agents.policies import Policy
 from adats.agents.prior_source import Drawn, Fixed, Known, Marginal, PriorSource
 from adats.agents.steps import MOVED_TASKS, make_setup
+from adats.agents.task_columns import ColumnBook
 from adats.agents.task_state import DictBook, TaskState, task_name
 from adats.models.core import checks
 from adats.models.core.errors import FinishedTask, UnknownTask
@@ -27,7 +30,15 @@ CERTAIN = (
 )
 
 
-class Agent:
+WIDE = 100  # features from which on threads of BLAS slow single decisions down
+THREADS = {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"}
+SLOW_THREADS = (
+    "decisions with so many features are faster with one thread of linear algebra: set "
+    "OPENBLAS_NUM_THREADS=1 before Python starts (or any number, to keep them and this quiet)"
+)
+
+
+class Agent(BatchVerbs):
     """What all agents share. How a task gets its prior is the subclass's choice."""
 
     _source: PriorSource
@@ -43,6 +54,7 @@ class Agent:
         explore_first: bool = False,
         policy: Policy | str = "ts",
         epsilon: float = 0.0,
+        columns: bool | None = None,
     ) -> None:
         """`features` are given here once for linear models with fixed arms, or to every `ask`.
 
@@ -50,14 +62,25 @@ class Agent:
         `explore_first` starts each task with forced exploration, as the paper's analysis does.
         `policy` is how beliefs become values of arms: Thompson sampling, "ts", or an index (see
         `adats.agents.policies`). With chance `epsilon` any allowed arm is pulled instead, so that
-        every arm has a known chance.
+        every arm has a known chance. `columns` says whether tasks are kept in columns, which is for
+        very many of them; if it is None, they are from the first large batch on.
         """
         setup = make_setup(
             meta, self._source, oracle, features, arms, explore_first, policy, epsilon
         )
         if seed is None:
             raise ValueError("give a seed: a number, so that the same decisions can be made again")
-        self._set(AgentState(setup, meta, {}, np.random.default_rng(seed), 0))
+        if (
+            meta.n_features >= WIDE
+            and (os.cpu_count() or 1) > 1
+            and not THREADS & os.environ.keys()
+        ):
+            warnings.warn(SLOW_THREADS, stacklevel=2)
+        rng = np.random.default_rng(seed)
+        self._set(AgentState(setup, meta, {}, rng, 0, decision_numbers.agent_number(rng)))
+        self._columns = columns
+        if columns:
+            self._use_columns()
 
     @classmethod
     def from_state(cls, state: AgentState) -> Self:
@@ -68,9 +91,13 @@ class Agent:
 
     def _set(self, state: AgentState) -> None:
         self._setup, self._meta = state.setup, state.meta
-        self._book, self._rng = DictBook(dict(state.tasks)), state.rng
-        self._decisions = state.decisions
+        tasks = state.tasks
+        self._book = tasks if isinstance(tasks, ColumnBook) else DictBook(tasks)
+        self._rng, self._decisions = state.rng, state.decisions
+        self._number, self._rewarded = state.number, state.rewarded
+        self._columns = None
         self._warned = False  # about propensities of 1
+        self._said_one_by_one = False
         self._stale: list[Task] | None = None  # to be brought up to date; None: not known
         self._blank = self._setup.new_state(self._meta)  # of a task of which nothing is known
 
@@ -84,7 +111,7 @@ class Agent:
     @property
     def tasks(self) -> tuple[Task, ...]:
         """All tasks, finished ones too."""
-        return tuple(self._book.states)
+        return tuple(self._book)
 
     @property
     def arms(self) -> tuple[Arm, ...] | None:
@@ -105,8 +132,9 @@ class Agent:
 
     def state(self) -> AgentState:
         """All that the agent is made of, as values: its parts, what it knows, its rng."""
-        tasks = dict(self._book.states)
-        return AgentState(self._setup, self._meta, tasks, self._rng, self._decisions)
+        tasks = dict(self._book) if isinstance(self._book, DictBook) else self._book
+        counts = (self._decisions, self._number, self._rewarded)
+        return AgentState(self._setup, self._meta, tasks, self._rng, *counts)
 
     # the two verbs
 
@@ -192,6 +220,8 @@ class Agent:
             if task is not None or action is not None or features is not None:
                 raise ValueError("give a decision, or task, action and features, not both")
             task, action, features = decision.task, decision.action, decision.features
+            if type(decision.decision_id) is int and decision.decision_id >= OF_A_BATCH:
+                self._count_reward_of(decision)
         elif task is None:
             raise ValueError("tell needs a decision, or task= and action= (or features=)")
         task = task_name(task)
@@ -218,7 +248,7 @@ class Agent:
     def _renew(self) -> None:
         """Bring the next two stale tasks up to date, in the order in which tasks came."""
         if self._stale is None:
-            self._stale = [t for t, s in self._book.states.items() if self._meta.is_stale(s.stats)]
+            self._stale = self._book.stale(self._meta)
             self._stale.reverse()
         done = 0
         while self._stale and done < MOVED_TASKS:
@@ -246,10 +276,8 @@ class Agent:
     ) -> None:
         """A new arm: with the prior of the arm `like`, or with a row of fixed features."""
         self._setup, self._meta = self._setup.with_arm(self._meta, name, like, features)
-        states = self._book.states.items()
-        grown = {task: self._setup.grow(self._meta, s, self._rng) for task, s in states}
-        self._book = DictBook(grown)
-        self._blank = self._setup.new_state(self._meta)
+        states = self._book.items()
+        self._keep({task: self._setup.grow(self._meta, s, self._rng) for task, s in states})
 
     def retire_arm(self, arm: Arm) -> None:
         """Never choose this arm again; what it taught stays, and late rewards still count."""
@@ -261,9 +289,8 @@ class Agent:
         The new model takes the place of the old one and every task is worked out anew with it. The
         rng and the count of decisions go on. To forget a task is exact given the last refit.
         """
-        self._meta, states = self._setup.refit(self._meta, self._book.states, self._rng)
-        self._book = DictBook(states)
-        self._blank = self._setup.new_state(self._meta)
+        self._meta, states = self._setup.refit(self._meta, self._book, self._rng)
+        self._keep(states)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write all state, the rng too, to one file without pickle; `adats.load` reads it."""

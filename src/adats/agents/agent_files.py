@@ -1,25 +1,29 @@
 """An agent in one npz file with a JSON header: what it is made of, what it knows, its rng."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from adats.agents import oracles
+from adats.agents.batches import layout_of
+from adats.agents.decision_numbers import agent_number
 from adats.agents.oracles import CheckedOracle, Oracle
 from adats.agents.policies import Policy, policy_from_dict, policy_to_dict
 from adats.agents.prior_source import Drawn, Fixed, Known, Marginal, PriorSource
 from adats.agents.steps import Setup, make_setup
+from adats.agents.task_columns import ColumnBook
 from adats.agents.task_state import TaskState, check_state, pack_states, task_name, unpack_states
 from adats.models.core import files
 from adats.models.core.checks import count_of
 from adats.models.core.errors import FileFormatError
 from adats.models.core.registry import meta_from_dict, meta_to_dict
-from adats.models.core.types import MetaBelief, Rng, Task
+from adats.models.core.types import BoolArray, MetaBelief, Rng, Task
 
 FORMAT = "adats-agent"
+COLUMNS = 2  # the version of files that have tasks in columns
 ORACLES = ("BestArm", "Top", "ShortestPath", "SpanningTree", "Matching")
 SOURCES: dict[str, Callable[[dict[str, Any]], PriorSource]] = {
     "AdaTS": lambda _: Marginal(),
@@ -34,15 +38,17 @@ class AgentState(NamedTuple):
 
     setup: Setup
     meta: MetaBelief
-    tasks: dict[Task, TaskState]
+    tasks: Mapping[Task, TaskState]
     rng: Rng
     decisions: int  # so far
+    number: int = 0  # of the agent, in the numbers of its decisions
+    rewarded: BoolArray = np.zeros(0, dtype=bool)  # which decisions of batches have a reward
 
 
 def write_agent(path: str | os.PathLike[str], kind: str, state: AgentState) -> None:
     """Write an agent of a kind in `SOURCES`, whole or not at all."""
     setup, arms = state.setup, state.setup.arms
-    header = {
+    header: dict[str, Any] = {
         "agent": kind,
         "meta": meta_to_dict(state.meta),
         "rng": dict(state.rng.bit_generator.state),
@@ -53,19 +59,25 @@ def write_agent(path: str | os.PathLike[str], kind: str, state: AgentState) -> N
         "decisions": state.decisions,
         "names": None if arms.names is None else list(arms.names),
         "retired": sorted(arms.retired),
-        "tasks": list(state.tasks),
+        "number": state.number,
     }
-    arrays = pack_states(state.tasks.values()) | setup.source.arrays()
+    arrays: dict[str, Any] = {"rewarded": np.packbits(state.rewarded)}
+    states, version = state.tasks, 1
+    if isinstance(states, ColumnBook):
+        header["columns"], arrays["columns"], states = states.split()
+        version = COLUMNS
+    header["tasks"] = list(states)
+    arrays |= pack_states(states.values()) | setup.source.arrays()
     if arms.features is not None:
         arrays["features"] = arms.features
-    files.write_npz(path, FORMAT, header, arrays)
+    files.write_npz(path, FORMAT, header, arrays, version=version)
 
 
 def read_agent(
     path: str | os.PathLike[str], *, oracle: Oracle | None, policy: Policy | None
 ) -> tuple[str, AgentState]:
     """The kind of an agent and all that it is made of; everything is checked again."""
-    header, arrays = files.read_npz(path, FORMAT)
+    header, arrays = files.read_npz(path, FORMAT, newest=COLUMNS)
     try:
         return header["agent"], _state(header, arrays, oracle, policy)
     except files.DAMAGED as error:
@@ -96,12 +108,15 @@ def _state(
     rng = np.random.default_rng(0)
     rng.bit_generator.state = header["rng"]
     decisions = count_of("decisions", header["decisions"], least=0)
-    return AgentState(setup, meta, _tasks(header, arrays, setup, meta), rng, decisions)
+    number = header.get("number") or agent_number(rng)
+    rewarded = np.unpackbits(arrays["rewarded"]).astype(bool) if "rewarded" in arrays else ()
+    tasks = _tasks(header, arrays, setup, meta)
+    return AgentState(setup, meta, tasks, rng, decisions, number, np.array(rewarded, dtype=bool))
 
 
 def _tasks(
     header: dict[str, Any], arrays: dict[str, Any], setup: Setup, meta: MetaBelief
-) -> dict[Task, TaskState]:
+) -> Mapping[Task, TaskState]:
     names = [task_name(task) for task in header["tasks"]]
     if len(set(names)) != len(names):
         raise ValueError("two tasks have one name")
@@ -110,7 +125,11 @@ def _tasks(
     for state in states:
         check_state(state, blank if state.design is None else setup.new_state(meta, state.design))
         setup.source.check(meta, state)
-    return dict(zip(names, states, strict=True))
+    known = dict(zip(names, states, strict=True))
+    if "columns" not in header:
+        return known
+    rows = [task_name(task) for task in header["columns"]]
+    return ColumnBook.joined(layout_of(setup, meta, blank), rows, arrays["columns"], known)
 
 
 def oracle_to_dict(oracle: Oracle) -> dict[str, Any] | None:

@@ -21,13 +21,13 @@ TINY = 1e-300
 
 
 class Scene(NamedTuple):
-    """What a policy sees of one decision."""
+    """What a policy sees of one decision; or of many at once, a first axis for each of them."""
 
     belief: Any  # over theta, in this task
     rng: Rng
     rows: FloatArray | None = None  # the features of the arms of a linear model
-    round: int = 1  # of the task: this is decision number `round`
-    horizon: int | None = None  # rounds left in the task, this one too
+    round: Any = 1  # of the task: this is decision number `round`
+    horizon: Any = None  # rounds left in the task, this one too
     pending: FloatArray | None = None  # pulls asked for and not told: counts, or a Gram matrix
     share: Callable[[], FloatArray | float] = lambda: 0.0  # `MetaBelief.share` of the arms
 
@@ -90,13 +90,16 @@ class Greedy:
 class BayesUCB(_Index):
     """The quantile at 1 - 1/(t + 1) in round t (Kaufmann, Cappé, Garivier 2012)."""
 
-    def level(self, arms: ArmBelief, scene: Scene) -> float:  # noqa: ARG002
-        return float(ndtri(1.0 - 1.0 / (scene.round + 1.0)))
+    def level(self, arms: ArmBelief, scene: Scene) -> FloatArray | float:  # noqa: ARG002
+        level: FloatArray | float = ndtri(1.0 - 1.0 / (scene.round + 1.0))
+        return level
 
 
-def _rounds_left(scene: Scene) -> int:
+def _rounds_left(scene: Scene) -> Any:
     if scene.horizon is None:
         raise ValueError("this policy plans ahead: say how many rounds are left, ask(horizon=...)")
+    if isinstance(scene.horizon, np.ndarray):  # of many decisions, checked already
+        return scene.horizon
     return checks.count_of("horizon", scene.horizon)
 
 

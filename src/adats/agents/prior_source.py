@@ -1,6 +1,6 @@
 """How a task gets its prior: all that AdaTS and its baselines differ in (paper, Section 5)."""
 
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 from numpy.typing import ArrayLike
 
@@ -31,6 +31,11 @@ class PriorSource:
         """Of theta in a task, from all data that is used."""
         return self.prior(meta, state.mu, state.design).condition(state.stats).belief
 
+    def posterior_many(self, meta: MetaBelief, rows: FloatArray) -> Any:
+        """Of theta in many tasks, whose statistics are rows; None: only one by one."""
+        prior: Any = self.prior(meta, None)
+        return prior.updated_many(rows)
+
     def with_arm(self, meta: MetaBelief, name: Arm | None, like: int) -> MetaBelief:
         return meta.with_arm(name, like)
 
@@ -53,6 +58,9 @@ class Marginal(PriorSource):
         digest = state.digest
         return meta.posterior(state.digested(meta) if digest is None else digest)
 
+    def posterior_many(self, meta: MetaBelief, rows: FloatArray) -> Any:
+        return meta.posterior_many(meta.digest_many(rows))
+
 
 class Fixed(PriorSource):
     """TS: every task starts from the same prior, and none teaches another."""
@@ -68,6 +76,9 @@ class Drawn(PriorSource):
 
     def prior(self, meta: MetaBelief, mu: Mu, design: Design = None) -> Belief:
         return meta.prior_given(cast(FloatArray, mu), design=design)
+
+    def posterior_many(self, meta: MetaBelief, rows: FloatArray) -> None:
+        """Every task has a prior of its own."""
 
     def grown_draw(self, meta: MetaBelief, mu: Mu, rng: Rng) -> Mu:
         """The part for the new arm is drawn now, from its marginal."""

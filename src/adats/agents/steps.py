@@ -1,7 +1,7 @@
 """What happens to one task: it is opened, decided for, rewarded, forgotten. Nothing is changed in
 place: each step takes the task's state and the meta-belief, and gives new ones."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -123,13 +123,16 @@ class Setup:
         pending = state.pending
         if pending is not None and not pending.any():
             pending = None
-        share = partial(self._share, meta, rows, state.design)
+        share = self.share_of(meta, rows, state.design)
         return Scene(belief, rng, rows, state.rounds + 1, horizon, pending, share)
 
-    def _share(
-        self, meta: MetaBelief, rows: FloatArray | None, design: FloatArray | None
-    ) -> FloatArray | float:
-        return meta.share(rows=rows, design=design) if self.source.LEARNS else 0.0
+    def share_of(
+        self, meta: MetaBelief, rows: FloatArray | None, design: FloatArray | None = None
+    ) -> Callable[[], FloatArray | float]:
+        """The part of arms' variances that is due to mu, when it is asked for."""
+        if not self.source.LEARNS:
+            return lambda: 0.0
+        return partial(meta.share, rows=rows, design=design)
 
     def _forced(
         self, state: TaskState, rows: FloatArray | None, allowed: BoolArray | None, explained: bool
@@ -200,7 +203,7 @@ class Setup:
         return meta.absorb(-state.digested(meta).message) if self.source.LEARNS else meta
 
     def refit(
-        self, meta: MetaBelief, states: dict[Task, TaskState], rng: Rng
+        self, meta: MetaBelief, states: Mapping[Task, TaskState], rng: Rng
     ) -> tuple[MetaBelief, dict[Task, TaskState]]:
         """The meta-belief learned anew from all tasks; what was drawn for a task is drawn again."""
         if not self.source.LEARNS:

@@ -37,18 +37,15 @@ class TaskBook(Protocol):
     def delete(self, task: Task) -> None: ...
 
 
-class DictBook:
+class DictBook(dict[Task, TaskState]):
     """Task states in a dict."""
 
-    def __init__(self, states: dict[Task, TaskState] | None = None) -> None:
-        self.states: dict[Task, TaskState] = {} if states is None else states
-        self.get = self.states.get
+    put = dict[Task, TaskState].__setitem__
+    delete = dict[Task, TaskState].__delitem__
 
-    def put(self, task: Task, state: TaskState) -> None:
-        self.states[task] = state
-
-    def delete(self, task: Task) -> None:
-        del self.states[task]
+    def stale(self, meta: MetaBelief) -> list[Task]:
+        """Tasks that had better be digested anew, in the order in which they came."""
+        return [task for task, state in self.items() if meta.is_stale(state.stats)]
 
 
 def pack_states(states: Iterable[TaskState]) -> dict[str, Any]:

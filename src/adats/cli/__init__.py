@@ -13,6 +13,7 @@ import adats
 from adats import plots
 from adats.cli.bound import bound_app
 from adats.cli.common import Seed, check_folder, console, errors, progress_bar
+from adats.cli.decide import decide
 from adats.cli.fit import fit
 from adats.cli.reproduce import reproduce
 from adats.cli.serve import keys_app, replay, serve
@@ -27,6 +28,7 @@ app = typer.Typer(
 app.add_typer(simulate_app, name="simulate")
 app.add_typer(bound_app, name="bound")
 app.command("fit")(fit)
+app.command("decide")(decide)
 app.command("reproduce")(reproduce)
 app.command("serve")(serve)
 app.command("replay")(replay)

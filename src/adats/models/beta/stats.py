@@ -6,13 +6,14 @@ import numpy as np
 
 from adats.models.core import checks
 from adats.models.core.stats import ArmStats
-from adats.models.core.types import FloatArray
+from adats.models.core.types import BoolArray, FloatArray
 
 
 class BinaryStats(ArmStats):
     """Statistics of rewards that are 0 or 1."""
 
     REWARDS_ADD: ClassVar[bool] = False
+    WHOLE_REWARDS: ClassVar[bool] = True
 
     @classmethod
     def check_reward(cls, reward: Any) -> float:
@@ -20,6 +21,11 @@ class BinaryStats(ArmStats):
         if value not in (0.0, 1.0):
             raise ValueError(f"a binary reward is 0 or 1, got {value}")
         return value
+
+    @classmethod
+    def are_rewards(cls, values: FloatArray) -> BoolArray:
+        either: BoolArray = (values == 0.0) | (values == 1.0)
+        return either
 
     @classmethod
     def counted(cls, pulls: Any, successes: Any) -> FloatArray:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from adats.models.core.linalg import times
 from adats.models.core.types import FloatArray, IntArray, Rng
 
 TINY, HUGE = 1e-300, 1e12
@@ -47,8 +48,20 @@ class BeliefBase(ABC):
         chances = self.best_chances(arms)
         return None if chances is None else chances.item(arm)
 
+    def updated_many(self, rows: FloatArray) -> Any:  # noqa: ARG002
+        """The posteriors of many tasks, whose statistics are rows; None: only one by one."""
+        return None
+
+    def best_chance_many(self, arms: IntArray, allowed: Any) -> FloatArray | None:  # noqa: ARG002
+        """Of beliefs over many tasks, the chance of one of the allowed arms in each to be best;
+        None: only one by one."""
+        return None
+
     def rewards_at(self, rows: FloatArray, theta: FloatArray) -> FloatArray:
-        """The mean rewards of arms with these features under theta; many thetas are a row each."""
+        """The mean rewards of arms with these features under theta; many thetas are a row each,
+        and may have features of their own."""
+        if rows.ndim == 3:
+            return times(rows, theta)
         rewards: FloatArray = rows.dot(theta) if theta.ndim == 1 else theta @ rows.T
         return rewards
 

@@ -48,14 +48,21 @@ def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 def write_npz(
-    path: str | os.PathLike[str], kind: str, header: dict[str, Any], arrays: dict[str, Any]
+    path: str | os.PathLike[str],
+    kind: str,
+    header: dict[str, Any],
+    arrays: dict[str, Any],
+    *,
+    version: int = VERSION,
 ) -> None:
-    text = json.dumps({"format": kind, "version": VERSION, **header}, allow_nan=False)
+    text = json.dumps({"format": kind, "version": version, **header}, allow_nan=False)
     head = np.frombuffer(text.encode(), dtype=np.uint8)
     write_whole(path, lambda file: np.savez(file, header=head, **arrays))
 
 
-def read_npz(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def read_npz(
+    path: str | os.PathLike[str], kind: str, *, newest: int = VERSION
+) -> tuple[dict[str, Any], dict[str, Any]]:
     try:
         with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
@@ -66,16 +73,17 @@ def read_npz(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], d
         raise FileFormatError(
             f"{os.fspath(path)} is damaged or not an {kind} file: {error}"
         ) from None
-    check_kind(path, header, kind)
+    check_kind(path, header, kind, newest)
     return header, arrays
 
 
-def check_kind(path: str | os.PathLike[str], header: Any, kind: str) -> None:
+def check_kind(path: str | os.PathLike[str], header: Any, kind: str, newest: int = VERSION) -> None:
     if not isinstance(header, dict) or header.get("format") != kind:
         raise FileFormatError(f"{os.fspath(path)} is not an {kind} file")
-    if header.get("version") != VERSION:
+    if header.get("version") not in range(1, newest + 1):
+        known = "1" if newest == 1 else f"1 to {newest}"
         raise FileFormatError(
-            f"{os.fspath(path)} has version {header.get('version')!r}; this adats reads {VERSION}"
+            f"{os.fspath(path)} has version {header.get('version')!r}; this adats reads {known}"
         )
 
 

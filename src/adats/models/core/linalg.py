@@ -20,7 +20,8 @@ def psd_factor(cov: FloatArray) -> FloatArray:
 
 def psd_factors(cov: FloatArray) -> FloatArray:
     """As `psd_factor`, of each of a stack."""
-    return np.stack([psd_factor(one) for one in cov])
+    flat = cov.reshape(-1, *cov.shape[-2:])
+    return np.stack([psd_factor(one) for one in flat]).reshape(cov.shape)
 
 
 def psd_inverse(cov: FloatArray) -> tuple[FloatArray, float]:
@@ -146,6 +147,12 @@ def condition(
     half, lower = whiten(factor, precision)
     residual = shift - precision.dot(mean)
     return Gaussian(mean, half, half.dot(residual), lower, shift, residual)
+
+
+def times(matrices: FloatArray, vectors: FloatArray) -> FloatArray:
+    """A matrix times a vector, of each of a stack."""
+    product: FloatArray = np.matmul(matrices, vectors[..., None])[..., 0]
+    return product
 
 
 def lower_factors(inner: FloatArray) -> FloatArray:

@@ -8,8 +8,9 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import numpy as np
 
 from adats.models.core.frozen import evolve
+from adats.models.core.many import EachBelief, EachDigest
 from adats.models.core.sums import Sum
-from adats.models.core.types import Arm, Digest, FloatArray, Rng
+from adats.models.core.types import Arm, BoolArray, Digest, FloatArray, Rng
 
 S = TypeVar("S")
 D = TypeVar("D", bound=Digest[Any])
@@ -52,6 +53,14 @@ class MetaBase(ABC, Generic[S, D]):
         return 0
 
     @abstractmethod
+    def empty(self, *, design: FloatArray | None = None) -> S:
+        """The statistics of a task without rewards."""
+
+    @abstractmethod
+    def posterior(self, digest: D) -> Any:
+        """Of theta in a task whose own message is in the total."""
+
+    @abstractmethod
     def digest(self, stats: S, *, design: FloatArray | None = None) -> D:
         """The statistics of one task, worked out."""
 
@@ -75,12 +84,41 @@ class MetaBase(ABC, Generic[S, D]):
         return self.replace_task(old, stats, changed)
 
     @property
+    def row_size(self) -> int:
+        """How many numbers the statistics of a task are; 0 where that is not fixed."""
+        empty: Any = self.empty()
+        return int(empty.flat().size)
+
+    def row_of(self, stats: S) -> FloatArray:
+        """The statistics of a task as a row of numbers."""
+        known: Any = stats
+        row: FloatArray = known.flat()
+        return row
+
+    def digest_many(self, rows: FloatArray, *, kept: bool = True) -> Any:  # noqa: ARG002
+        """The statistics of many tasks, a row each, worked out."""
+        kind: Any = type(self.empty())
+        return EachDigest(lambda row: self.digest(kind.from_flat(row)), rows)
+
+    def posterior_many(self, digests: Any) -> Any:
+        """Of theta in each of many tasks, whose messages are in the total."""
+        return EachBelief([self.posterior(digest) for digest in digests])
+
+    def stale_rows(self, rows: FloatArray) -> BoolArray:
+        """Of which tasks the digests had better be found anew."""
+        return np.zeros(len(rows), dtype=bool)
+
+    @property
     def generation(self) -> int:
         """How often digests that had been made became stale."""
         return 0
 
     def renewed(self) -> Self:
         """The same belief of the next generation, if it is time for that."""
+        return self
+
+    def renewed_if_moved(self) -> Self:
+        """The same after a batch: of the next generation, if that much has been learned."""
         return self
 
     def is_stale(self, stats: S) -> bool:  # noqa: ARG002

@@ -100,6 +100,10 @@ class ProductArms(BeliefBase):
             raise ValueError(f"statistics of shape {stats.table.shape} for {self.n_arms} arms")
         return Conditioned(float(self.arm_log_evidence(stats).sum()), self.updated(stats))
 
+    def updated_many(self, rows: FloatArray) -> Self:
+        table = rows.reshape(len(rows), -1, self.n_arms)
+        return self.updated(self.STATS(np.moveaxis(table, 1, 0)))
+
     @property
     def n_arms(self) -> int:
         return int(self.parameters()[0].shape[-1])

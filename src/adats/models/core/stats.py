@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from adats.models.core import checks
-from adats.models.core.types import FloatArray
+from adats.models.core.types import BoolArray, FloatArray, IntArray
 
 SINGLE = "this model takes single rewards: give reward=, not pulls and successes"
 
@@ -40,6 +40,7 @@ class ArmStats:
     table: FloatArray  # one row a statistic, one column an arm
     ROWS: ClassVar[int] = 3
     REWARDS_ADD: ClassVar[bool] = True  # whether the sum of two rewards is one too
+    WHOLE_REWARDS: ClassVar[bool] = False  # whether rewards are whole numbers
 
     @classmethod
     def zeros(cls, arms: int) -> Self:
@@ -130,6 +131,25 @@ class ArmStats:
         if values.ndim != 1 or values.size % cls.ROWS:
             raise ValueError(f"{values.size} numbers are not {cls.ROWS} for each arm")
         return cls(values.reshape(cls.ROWS, -1).copy())
+
+    @classmethod
+    def are_rewards(cls, values: FloatArray) -> BoolArray:
+        """Which of many values `check_reward` takes."""
+        return np.abs(values) < checks.HUGE
+
+    @classmethod
+    def sums_of(cls, rewards: FloatArray) -> FloatArray:
+        """What each reward adds to the table, a column each."""
+        return np.stack([np.ones(rewards.size), rewards, rewards * rewards])
+
+    @classmethod
+    def add_many(cls, rows: FloatArray, at: IntArray, actions: Any, sums: FloatArray) -> None:
+        """Add the columns `sums` of the arms `actions` to the flat statistics in rows `at`."""
+        arms, pulled = actions
+        entry = at * rows.shape[1] + pulled
+        flat = rows.reshape(-1)
+        for k, column in enumerate(sums[: cls.ROWS]):
+            np.add.at(flat, entry + k * arms, column)
 
     @property
     def arm_pulls(self) -> FloatArray | None:

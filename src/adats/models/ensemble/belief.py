@@ -1,6 +1,6 @@
 """A mixture of beliefs of any kind over the same theta."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, cast
 
@@ -10,6 +10,7 @@ from scipy.special import logsumexp
 
 from adats.models.core import checks
 from adats.models.core.belief import BeliefBase
+from adats.models.core.draws import Draws
 from adats.models.core.frozen import fill, unchecked
 from adats.models.core.types import (
     ArmBelief,
@@ -49,13 +50,20 @@ class BeliefMixture(BeliefBase):
 
     @property
     def mean(self) -> FloatArray:
-        return average(self.weights[:, None], np.stack([b.mean for b in self.beliefs]))
+        return self._average(np.stack([b.mean for b in self.beliefs]))
+
+    def _average(self, each: FloatArray) -> FloatArray:
+        """Of values with a first axis for the belief."""
+        return average(self._weights_like(each), each)
+
+    def _weights_like(self, each: FloatArray) -> FloatArray:
+        return self.weights.reshape(-1, *[1] * (each.ndim - 1))
 
     @property
     def scale(self) -> FloatArray:
         means = np.stack([b.mean for b in self.beliefs])
         scales = np.stack([b.scale for b in self.beliefs])
-        return spread(self.weights[:, None], means, scales)
+        return spread(self._weights_like(means), means, scales)
 
     @property
     def cov(self) -> FloatArray:
@@ -69,8 +77,8 @@ class BeliefMixture(BeliefBase):
 
     @property
     def reward_variance(self) -> FloatArray:
-        each = np.stack([b.reward_variance for b in self._arms()])
-        return average(self.weights[:, None], each)
+        each = [np.broadcast_to(b.reward_variance, b.mean.shape) for b in self._arms()]
+        return self._average(np.stack(each))
 
     def sample(self, rng: Rng) -> FloatArray:
         return self.beliefs[int(draw(self.weights[:, None], rng)[0])].sample(rng)
@@ -90,7 +98,7 @@ class BeliefMixture(BeliefBase):
         return chances
 
     def below(self, x: FloatArray) -> FloatArray:
-        return average(self.weights[:, None], np.stack([b.below(x) for b in self._arms()]))
+        return self._average(np.stack([b.below(x) for b in self._arms()]))
 
     def upper(self, z: FloatArray | float) -> FloatArray:
         return quantile(self.below, np.stack([b.upper(z) for b in self._arms()]), z)
@@ -110,7 +118,7 @@ class BeliefMixture(BeliefBase):
 
     def expected_rewards(self, rows: FloatArray) -> FloatArray:
         each = [belief.expected_rewards(rows) for belief in self._of_rows()]
-        return average(self.weights[:, None], np.stack(each))
+        return self._average(np.stack(each))
 
     def _arms(self) -> tuple[ArmBelief, ...]:
         return cast("tuple[ArmBelief, ...]", self.beliefs)
@@ -123,3 +131,32 @@ class BeliefMixture(BeliefBase):
         gained = self.log_weights + np.array([part.log_evidence for part in parts])
         log_evidence = float(logsumexp(gained) - logsumexp(self.log_weights))
         return Conditioned(log_evidence, self.of(gained, tuple(part.belief for part in parts)))
+
+
+class BeliefMixtures(BeliefMixture):
+    """The same over many tasks at once: each belief of the mixture has a first axis for the task.
+
+    `some` gives the belief of a model over some of the tasks, of which alone a draw is made.
+    """
+
+    some: Callable[[int, IntArray], Any]
+
+    @classmethod
+    def over(
+        cls,
+        log_weights: FloatArray,
+        beliefs: Sequence[Belief],
+        some: Callable[[int, IntArray], Any],
+    ) -> Self:
+        return unchecked(cls, log_weights=log_weights, beliefs=beliefs, some=some)
+
+    def sample(self, rng: Draws) -> FloatArray:  # type: ignore[override]
+        first = self.beliefs[0].mean
+        cumulative = np.cumsum(self.weights)
+        points = rng.random(len(first)) * cumulative[-1]
+        which = np.minimum(cumulative.searchsorted(points, side="right"), len(cumulative) - 1)
+        theta = np.empty(first.shape)
+        for j in np.unique(which).tolist():
+            tasks = np.flatnonzero(which == j)
+            theta[tasks] = self.some(j, tasks).sample(rng.take(tasks))
+        return theta

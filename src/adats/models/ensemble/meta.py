@@ -4,9 +4,9 @@ With Gaussian or linear models that differ in `task_scale` and `noise`, this lea
 on a grid.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -18,9 +18,17 @@ from adats.models.core.frozen import evolve, fill
 from adats.models.core.linalg import part_of
 from adats.models.core.meta import MetaBase
 from adats.models.core.registry import meta_from_dict, register
-from adats.models.core.types import Arm, Belief, Digest, FloatArray, MetaBelief, Rng
+from adats.models.core.types import (
+    Arm,
+    Belief,
+    Digest,
+    FloatArray,
+    IntArray,
+    MetaBelief,
+    Rng,
+)
 from adats.models.core.weights import draw, finite_or_null, from_null, log_of, softmax
-from adats.models.ensemble.belief import BeliefMixture
+from adats.models.ensemble.belief import BeliefMixture, BeliefMixtures
 
 
 class ModelDigest(NamedTuple):
@@ -29,19 +37,34 @@ class ModelDigest(NamedTuple):
     parts: tuple[Digest[Any], ...]
 
 
+class ModelDigests(NamedTuple):
+    """Of many tasks under each model."""
+
+    rows: FloatArray
+    parts: tuple[Any, ...]
+
+    @property
+    def messages(self) -> FloatArray:
+        return np.concatenate([part.messages for part in self.parts], axis=1)
+
+    @property
+    def message_sum(self) -> FloatArray:
+        return np.concatenate([part.message_sum for part in self.parts])
+
+
 class _Posteriors(Sequence[Belief]):
     """Of one task under each model, worked out when asked for: a draw needs only one of them."""
 
-    def __init__(self, models: Sequence[MetaBelief], parts: Sequence[Digest[Any]]) -> None:
-        self._models, self._parts = models, parts
+    def __init__(self, posteriors: Sequence[Callable[[], Belief]]) -> None:
+        self._posteriors = posteriors
         self._known: dict[int, Belief] = {}
 
     def __len__(self) -> int:
-        return len(self._models)
+        return len(self._posteriors)
 
     def __getitem__(self, index: Any) -> Any:
         if index not in self._known:
-            self._known[index] = self._models[index].posterior(self._parts[index])
+            self._known[index] = self._posteriors[index]()
         return self._known[index]
 
 
@@ -182,8 +205,28 @@ class ModelMixture(MetaBase[Any, ModelDigest]):
 
     def posterior(self, digest: ModelDigest) -> BeliefMixture:
         """Of theta in a task whose own message is in the total."""
-        beliefs = _Posteriors(self.models, digest.parts)
+        pairs = zip(self.models, digest.parts, strict=True)
+        beliefs = _Posteriors([partial(model.posterior, part) for model, part in pairs])
         return BeliefMixture.of(self._log_posterior, beliefs)
+
+    @property
+    def row_size(self) -> int:
+        return self.models[0].row_size
+
+    def digest_many(self, rows: FloatArray, *, kept: bool = True) -> ModelDigests:
+        return ModelDigests(rows, tuple(m.digest_many(rows, kept=kept) for m in self.models))
+
+    def posterior_many(self, digests: ModelDigests) -> BeliefMixtures:
+        pairs = zip(self.models, digests.parts, strict=True)
+        beliefs = _Posteriors([partial(model.posterior_many, part) for model, part in pairs])
+        return BeliefMixtures.over(
+            self._log_posterior, beliefs, partial(self._posterior_of, digests.rows)
+        )
+
+    def _posterior_of(self, rows: FloatArray, index: int, tasks: IntArray) -> Any:
+        """Of some tasks, under one model."""
+        model = self.models[index]
+        return model.posterior_many(model.digest_many(rows[tasks]))
 
     def sample(self, rng: Rng) -> FloatArray:
         """The index of a model, followed by a draw of its mu."""

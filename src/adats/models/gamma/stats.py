@@ -4,10 +4,11 @@ import math
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.special import gammaln
 
 from adats.models.core import checks
 from adats.models.core.stats import ArmStats
-from adats.models.core.types import FloatArray
+from adats.models.core.types import BoolArray, FloatArray
 
 
 class PositiveStats(ArmStats):
@@ -20,11 +21,16 @@ class PositiveStats(ArmStats):
             raise ValueError(f"a reward of this model is not negative, got {value}")
         return value
 
+    @classmethod
+    def are_rewards(cls, values: FloatArray) -> BoolArray:
+        return super().are_rewards(values) & (values >= 0)
+
 
 class CountStats(ArmStats):
     """Statistics of counts; the fourth row sums log y!, which the Poisson evidence needs."""
 
     ROWS: ClassVar[int] = 4
+    WHOLE_REWARDS: ClassVar[bool] = True
 
     @property
     def log_factorial(self) -> FloatArray:
@@ -42,6 +48,15 @@ class CountStats(ArmStats):
     def count_reward(table: FloatArray, arm: int, value: float) -> None:
         ArmStats.count_reward(table, arm, value)
         table[3, arm] += math.lgamma(value + 1.0)
+
+    @classmethod
+    def are_rewards(cls, values: FloatArray) -> BoolArray:
+        whole: BoolArray = (values >= 0) & (values == np.floor(values))
+        return super().are_rewards(values) & whole
+
+    @classmethod
+    def sums_of(cls, rewards: FloatArray) -> FloatArray:
+        return np.concatenate([super().sums_of(rewards), gammaln(rewards + 1.0)[None]])
 
     @classmethod
     def counted(cls, pulls: Any, successes: Any) -> FloatArray:

@@ -12,6 +12,7 @@ from adats.models.core import checks
 from adats.models.core.errors import InvalidValue
 from adats.models.core.frozen import fill, put, unchecked
 from adats.models.core.linalg import part_of
+from adats.models.core.many import summed
 from adats.models.core.meta import MetaBase
 from adats.models.core.names import arm_names, grown_names, no_design
 from adats.models.core.registry import register
@@ -19,6 +20,8 @@ from adats.models.core.stats import ArmStats
 from adats.models.core.sums import Sum, two_sum
 from adats.models.core.types import Arm, FloatArray, N, Rng
 from adats.models.gaussian.belief import LOG_2PI, GaussianArms
+
+NEGATIVE = "a negative number of pulls: more was taken out than put in"
 
 
 class GaussianDigest(NamedTuple):
@@ -29,25 +32,33 @@ class GaussianDigest(NamedTuple):
 
 
 def arm_digest(
-    count: float,
-    total: float,
-    squares: float,
-    mu_q: float,
-    ratio: float,  # σ_0² / σ²
-    precision: float,  # 1 / σ²
-    log_noise: float,  # log 2πσ²
-) -> tuple[float, float, float, float]:
-    """M, h, c and keep of one arm."""
-    if count < 0:
-        raise ValueError("a negative number of pulls: more was taken out than put in")
+    count: N,
+    total: N,
+    squares: N,
+    mu_q: N,
+    ratio: N,  # σ_0² / σ²
+    precision: N,  # 1 / σ²
+    log_noise: N,  # log 2πσ²
+) -> tuple[N, N, N, N, N]:
+    """M and h of an arm, and g, u and v, of which keep is 1/g and c is -½ (u + log g + v).
+
+    Of floats or arrays, and as compiled.
+    """
     centred = total - count * mu_q
     grown = 1.0 + count * ratio
     weight = precision / grown
     m = count * weight  # T / (T σ_0² + σ²) (eq. 2)
     h = centred * weight  # (B - T mu_q) / (T σ_0² + σ²) (eq. 2)
     around = squares - mu_q * (total + centred)  # Σ (y - mu_q)²
-    fit = around * precision - ratio * centred * h
-    return m, h, -0.5 * (count * log_noise + math.log(grown) + fit), 1.0 / grown
+    return m, h, grown, count * log_noise, around * precision - ratio * centred * h
+
+
+def arm_message(count: float, *rest: float) -> tuple[float, float, float, float]:
+    """M, h, c and keep of one arm."""
+    if count < 0:
+        raise ValueError(NEGATIVE)
+    m, h, grown, base, fit = arm_digest(count, *rest)
+    return m, h, -0.5 * (base + math.log(grown) + fit), 1.0 / grown
 
 
 def meta_posterior(mu_q: N, width: N, m: N, h: N) -> tuple[N, N]:
@@ -91,6 +102,32 @@ class GaussianScales(NamedTuple):
             constants,
             constants.T.tolist(),
         )
+
+
+class GaussianDigests(NamedTuple):
+    """Of many tasks, a row each."""
+
+    rows: FloatArray
+    scales: GaussianScales
+
+    @property
+    def sums(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Pulls, summed rewards and squares of every arm."""
+        count, total, squares = np.split(self.rows, 3, axis=1)
+        return count, total, squares
+
+    @property
+    def messages(self) -> FloatArray:
+        m, h, grown, base, fit = arm_digest(*self.sums, *self.scales.constants)
+        return np.concatenate([m, h, -0.5 * (base + np.log(grown) + fit)], axis=1)
+
+    @property
+    def message_sum(self) -> FloatArray:
+        return summed(self.messages)
+
+    @property
+    def keep(self) -> FloatArray:
+        return 1.0 / (1.0 + self.sums[0] * self.scales.ratio)
 
 
 @register
@@ -198,7 +235,7 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
         columns[3] = 1.0  # an arm of which nothing is known says nothing
         for i, sums in enumerate(table.T.tolist()):
             if any(sums):
-                columns[:, i] = arm_digest(*sums, *self.scales.of_arm[i])
+                columns[:, i] = arm_message(*sums, *self.scales.of_arm[i])
         return GaussianDigest(stats, columns[:3].ravel(), columns[3])
 
     def arrays(self) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -226,7 +263,7 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
         mean, variance = mean.copy(), variance.copy()
         for i in changed:
             of_arm = scales.of_arm[i]
-            *parts, keep[i] = arm_digest(*stats.table[:, i].tolist(), *of_arm)
+            *parts, keep[i] = arm_message(*stats.table[:, i].tolist(), *of_arm)
             sums = []
             for k, new in zip((i, arms + i, 2 * arms + i), parts, strict=True):
                 value, lost = two_sum(high.item(k), new)
@@ -265,11 +302,22 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
 
     def posterior(self, digest: GaussianDigest) -> GaussianArms:
         """Of theta in a task whose own message is in the total: exact, nothing is subtracted."""
-        scales, keep = self.scales, digest.keep
+        return self._posterior(digest.keep, digest.stats.table[1])
+
+    def _posterior(self, keep: FloatArray, total: FloatArray) -> GaussianArms:
+        scales = self.scales
         mu, variance = self._known_mu or self._mu
-        mean = keep * (mu + scales.ratio * digest.stats.table[1])
+        mean = keep * (mu + scales.ratio * total)
         spread = keep * (scales.task_variance + keep * variance)
         return GaussianArms.of(mean, np.sqrt(spread), scales.noise)
+
+    def digest_many(self, rows: FloatArray, *, kept: bool = True) -> GaussianDigests:  # noqa: ARG002
+        if (rows[:, : self.n_arms] < 0).any():
+            raise ValueError(NEGATIVE)
+        return GaussianDigests(rows, self.scales)
+
+    def posterior_many(self, digests: GaussianDigests) -> GaussianArms:
+        return self._posterior(digests.keep, digests.sums[1])
 
     def sample(self, rng: Rng) -> FloatArray:
         mean, variance = self._mu

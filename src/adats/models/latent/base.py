@@ -21,6 +21,7 @@ from adats.models.latent.full import FullSpread
 from adats.models.latent.level import LevelSpread
 
 FIRST_ANCHOR = 8.0  # rewards after which the meta-prior is the anchor no longer
+MOVED, LIGHT = 0.1, 1e-3  # standard deviations of mu; and a candidate that does not count
 
 S = TypeVar("S")
 D = TypeVar("D", bound=Digest[Any])
@@ -202,6 +203,18 @@ class LatentBase(MetaBase[S, D]):
         rewards = self.total.high.item(-1)
         if rewards < FIRST_ANCHOR or rewards < 2 * self.anchor.rewards:
             return self
+        return self._anchored(rewards)
+
+    def renewed_if_moved(self) -> Self:
+        """With a new anchor, if mu has moved away from the last one, under a candidate that
+        counts."""
+        mean, halves = self.mu_moments()
+        scale = np.sqrt(np.add.reduce(halves * halves, axis=-2))
+        far = (np.abs(mean - self.anchor.mean) > MOVED * scale).any(axis=-1)
+        moved = far[self.weights > LIGHT].any() and self.anchor.number > 0
+        return self._anchored(self.total.high.item(-1)) if moved else self
+
+    def _anchored(self, rewards: float) -> Self:
         mean, halves = self.mu_moments()
         cov = np.matmul(np.swapaxes(halves, -1, -2), halves)
         number = self.anchor.number + 1

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,9 @@ from scipy.special import logsumexp, ndtr, ndtri
 
 from adats.models.core import linalg
 from adats.models.core.belief import BeliefBase
+from adats.models.core.draws import Draws
 from adats.models.core.frozen import put
+from adats.models.core.linalg import times
 from adats.models.core.types import BoolArray, Conditioned, FloatArray, IntArray, Rng
 from adats.models.core.weights import draw, softmax
 from adats.models.latent import full
@@ -47,7 +49,7 @@ def matched(
 ) -> "LatentArms":
     """Every arm by itself, with the mean and variance of eta over all candidates."""
     mean = weights.dot(means)
-    gaps = means - mean
+    gaps = means - mean[..., None, :]
     variance = weights.dot(variances + gaps * gaps)
     return LatentArms(family, mean, np.sqrt(variance))
 
@@ -61,7 +63,8 @@ def apart(
 ) -> "LatentArms":
     """As `matched`, without what all arms have in common: what is left is how they differ."""
     shifts = means.dot(linalg.ones(means.shape[-1]))[..., None] / means.shape[-1]
-    return matched(family, weights, means - (shifts - weights.dot(shifts)), variances - common)
+    centre = weights.dot(shifts)[..., None, :]
+    return matched(family, weights, means - (shifts - centre), variances - common)
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,10 +243,10 @@ class LatentBelief(BeliefBase):
         sites = settled(self.family, n, s, prior, np.zeros((3, *self.eta_mean.shape)))
         known = full.site_sums(sites, None)
         cov, log_det = full.covariances(prior.factor, known.gram)
-        residual = known.shift - full.times(known.gram, self.eta_mean)
-        mean = self.eta_mean + full.times(cov, residual)
+        residual = known.shift - times(known.gram, self.eta_mean)
+        mean = self.eta_mean + times(cov, residual)
         exponent = (self.eta_mean * (known.shift + residual)).sum(axis=-1)
-        exponent += (residual * full.times(cov, residual)).sum(axis=-1)
+        exponent += (residual * times(cov, residual)).sum(axis=-1)
         gain = known.log_s + 0.5 * (exponent - log_det)
         logs = self.log_weights + gain
         evidence = float(logsumexp(logs) - logsumexp(self.log_weights))
@@ -289,3 +292,45 @@ class LatentPosterior(LatentBelief):
     @property
     def factor(self) -> FloatArray:
         return self._joint.factor
+
+
+class LatentPosteriors(BeliefBase):
+    """Beliefs over many tasks; what is asked of them has a first axis for the task."""
+
+    NAME: ClassVar[str] = "latent"
+    FAR_CAUTION: ClassVar[float] = FAR_CAUTION
+    FAR_TASKS: ClassVar[int] = FAR_TASKS
+
+    def __init__(self, meta: Any, digests: Any) -> None:
+        self._meta, self._digests = meta, digests
+
+    def sample(self, rng: Draws) -> FloatArray:  # type: ignore[override]
+        drawn: FloatArray = self._meta.family.mean(self._meta.sample_many(self._digests, rng))
+        return drawn
+
+    @cached_property
+    def _moments(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Means and variances of eta under every candidate, and what arms have in common."""
+        moments: tuple[FloatArray, FloatArray, FloatArray] = self._meta.moments_many(self._digests)
+        return moments
+
+    @cached_property
+    def apart(self) -> LatentArms:
+        """As indices compare arms: without what all of them have in common."""
+        return apart(self._meta.family, self._meta.weights, *self._moments)
+
+    @cached_property
+    def _rates(self) -> tuple[FloatArray, FloatArray]:
+        means, variances, _ = self._moments
+        first, sd = self._meta.family.expected(means, np.sqrt(variances))
+        weights = self._meta.weights
+        mean = weights @ first
+        return mean, np.sqrt(weights @ (sd**2 + (first - mean[:, None]) ** 2))
+
+    @property
+    def mean(self) -> FloatArray:
+        return self._rates[0]
+
+    @property
+    def scale(self) -> FloatArray:
+        return self._rates[1]

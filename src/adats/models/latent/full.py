@@ -10,7 +10,9 @@ from typing import NamedTuple, Self, cast
 import numpy as np
 
 from adats.models.core import linalg
-from adats.models.core.types import FloatArray, Rng
+from adats.models.core.draws import Draws
+from adats.models.core.linalg import times
+from adats.models.core.types import FloatArray, IntArray, Rng
 from adats.models.latent.level import in_common
 from adats.models.latent.sites import LEAST_VARIANCE
 
@@ -86,11 +88,6 @@ def covariances(factor: FloatArray, gram: FloatArray) -> tuple[FloatArray, Float
     """S = (Σ⁻¹ + G̃)⁻¹ with FFᵀ = Σ, and log det(I + FᵀG̃F)."""
     half, diagonal = halves(factor, gram)
     return np.matmul(np.swapaxes(half, -1, -2), half), log_dets(diagonal)
-
-
-def times(matrix: FloatArray, vector: FloatArray) -> FloatArray:
-    product: FloatArray = np.matmul(matrix, vector[..., None])[..., 0]
-    return product
 
 
 def terms(factor: FloatArray, known: SiteSums) -> FloatArray:
@@ -231,6 +228,27 @@ class FullSpread(NamedTuple):
         gram, shift, _ = site_sums(sites[:, which], rows, some)
         new = linalg.condition(mu, self.factor[which], gram, shift)
         return new.sample(rng.standard_normal(len(new.half)))
+
+    def message_sum(self, sites: FloatArray) -> FloatArray:
+        """The sum of what many tasks say; the sites of each task are along the second axis."""
+        arms = sites.shape[-1] + 1
+        found = np.empty((*sites.shape[1:-1], arms, arms))
+        self.message(sites, found)
+        total: FloatArray = np.add.reduce(found, axis=0)
+        return total
+
+    def sample_many(
+        self, which: IntArray, sites: FloatArray, mu: FloatArray, rng: Draws
+    ) -> FloatArray:
+        """A draw of theta in each of many tasks, with the sites of its own candidate."""
+        factor = self.factor[which]
+        w, b = sites[0], sites[1]
+        turned = np.swapaxes(factor, -1, -2)
+        inner = np.matmul(turned * w[:, None, :], factor) + np.eye(factor.shape[-1])
+        lower = linalg.lower_factors(inner)
+        z = rng.standard_normal((len(mu), factor.shape[-1]))
+        side = times(turned, b - w * mu) + times(lower, z)
+        return mu + times(factor, np.linalg.solve(inner, side[..., None])[..., 0])
 
     def sizes(self, which: int) -> tuple[float, float]:
         """σ_0 and τ that come nearest to the Σ_0 of one candidate."""

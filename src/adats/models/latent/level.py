@@ -9,9 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from adats.models.core.draws import Draws
 from adats.models.core.linalg import ones
-from adats.models.core.types import FloatArray, Rng
+from adats.models.core.types import FloatArray, IntArray, Rng
 from adats.models.latent.sites import LEAST_VARIANCE
+
+AT_A_TIME = 512  # tasks, where many are summed: what a processor's cache can hold
 
 
 def in_common(together: FloatArray, squares: FloatArray) -> FloatArray:
@@ -100,6 +103,30 @@ class LevelSpread(NamedTuple):
         rest -= 2.0 * log_s
         found[..., -1, -1] += np.log(known) + rest.dot(one)
 
+    def message_sum(self, sites: FloatArray) -> FloatArray:
+        """The sum of what many tasks say; the sites of each task are along the second axis."""
+        starts = range(0, sites.shape[1], AT_A_TIME)
+        parts = (sites[:, i : i + AT_A_TIME] for i in starts)
+        return sum(map(self._message_sum, parts), start=np.zeros(()))
+
+    def _message_sum(self, sites: FloatArray) -> FloatArray:
+        """The same blocks as in `message`, summed by one product of matrices a candidate."""
+        w, b, log_s = np.ascontiguousarray(sites)
+        q = 1.0 / (1.0 + self.own * w)
+        a, e = w * q, b * q
+        x = np.concatenate([a, -np.add.reduce(e, axis=-1, keepdims=True)], axis=-1)
+        known = 1.0 + self.shared * np.add.reduce(a, axis=-1, keepdims=True)
+        scaled = np.moveaxis(x * (self.shared / -known), 0, -1)
+        found: FloatArray = np.matmul(scaled, np.moveaxis(x, 0, -2))
+        arms = np.arange(w.shape[-1])
+        found[:, arms, arms] += np.add.reduce(a, axis=0)
+        shift = np.add.reduce(e, axis=0)
+        found[:, -1, :-1] -= shift
+        found[:, :-1, -1] -= shift
+        rest = np.add.reduce(self.own * b * e + np.log(q) + 2.0 * log_s, axis=(0, 2))
+        found[:, -1, -1] += np.add.reduce(np.log(known), axis=(0, 2)) - rest
+        return found
+
     def _parts(self, sites: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Of each arm what its own rewards leave over, and what they say about the level; and the
         variance of the level given them all."""
@@ -160,6 +187,20 @@ class LevelSpread(NamedTuple):
         theta += mu
         theta += level / q
         theta += own * left
+        return theta
+
+    def sample_many(
+        self, which: IntArray, sites: FloatArray, mu: FloatArray, rng: Draws
+    ) -> FloatArray:
+        """A draw of theta in each of many tasks, with the sites of its own candidate."""
+        own, shared = self.own[which], self.shared[which]
+        w, b = sites[0], sites[1]
+        q = 1.0 / (1.0 + own * w)
+        left = (b - w * mu) * q
+        gain = shared / (1.0 + shared * np.add.reduce(w * q, axis=-1, keepdims=True))
+        z = rng.standard_normal((len(mu), mu.shape[1] + 1))
+        level = gain * np.add.reduce(left, axis=-1, keepdims=True) + np.sqrt(gain) * z[:, -1:]
+        theta: FloatArray = np.sqrt(own * q) * z[:, :-1] + mu + level * q + own * left
         return theta
 
     def sizes(self, which: int) -> tuple[float, float]:

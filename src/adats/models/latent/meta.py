@@ -13,12 +13,14 @@ from numpy.typing import ArrayLike
 from scipy.linalg import block_diag
 
 from adats.models.core import checks, linalg
+from adats.models.core.draws import Draws
 from adats.models.core.errors import InvalidValue
 from adats.models.core.frozen import evolve, fill
+from adats.models.core.many import same_rows
 from adats.models.core.names import arm_names, grown_names
 from adats.models.core.registry import register
 from adats.models.core.sums import Sum
-from adats.models.core.types import Arm, FloatArray, Rng
+from adats.models.core.types import Arm, BoolArray, FloatArray, Rng
 from adats.models.latent import sites as ep
 from adats.models.latent.base import (
     LatentBase,
@@ -28,7 +30,14 @@ from adats.models.latent.base import (
     frames_of,
     means_of,
 )
-from adats.models.latent.belief import LatentArms, LatentBelief, LatentPosterior, apart, matched
+from adats.models.latent.belief import (
+    LatentArms,
+    LatentBelief,
+    LatentPosterior,
+    LatentPosteriors,
+    apart,
+    matched,
+)
 from adats.models.latent.full import FullSpread
 from adats.models.latent.level import LevelSpread, in_common
 from adats.models.latent.spreads import gathered, learn_full, learn_level
@@ -51,6 +60,55 @@ class LatentDigest(NamedTuple):
         sites = self.stats.sites_of(len(self.spread[0]))
         stats = self.stats
         return _message(self.spread, sites, self.design, stats.pulls, stats.log_base or None)
+
+
+class LatentDigests(NamedTuple):
+    """The sites of many tasks, a row each, without designs of their own."""
+
+    rows: FloatArray
+    meta: "LatentMeta"
+
+    @property
+    def table(self) -> FloatArray:
+        """Pulls, successes and what else is counted, (rows of the table, tasks, arms)."""
+        arms, kind = self.meta.n_arms, STATS[self.meta.family.name].ROWS
+        return np.moveaxis(self.rows[:, : kind * arms].reshape(-1, kind, arms), 1, 0)
+
+    @property
+    def sites(self) -> FloatArray:
+        """Of every candidate, (3, tasks, candidates, arms)."""
+        count, arms = self.meta.log_weights.size, self.meta.n_arms
+        sites = self.rows[:, -2 - 3 * count * arms : -2].reshape(-1, 3, count, arms)
+        return np.moveaxis(sites, 1, 0)
+
+    @property
+    def pulls(self) -> FloatArray:
+        pulls: FloatArray = np.add.reduce(self.table[0], axis=-1)
+        return pulls
+
+    @property
+    def log_base(self) -> FloatArray | None:
+        """What the log density of rewards has in it besides eta, negated; of each task."""
+        table = self.table
+        return None if len(table) < 4 else np.add.reduce(table[3], axis=-1)
+
+    @property
+    def messages(self) -> FloatArray:
+        meta, base = self.meta, self.log_base
+        rest = None if base is None else base[:, None]
+        return _message(meta.spread, self.sites, meta.design, self.pulls[:, None], rest)
+
+    @property
+    def message_sum(self) -> FloatArray:
+        meta, base = self.meta, self.log_base
+        terms = meta.spread.message_sum(self.sites)
+        if base is not None:
+            terms[:, -1, -1] += 2.0 * base.sum()
+        if meta.design is not None:
+            frame = block_diag(meta.design, np.ones((1, 1)))
+            terms = np.matmul(frame.T, np.matmul(terms, frame))
+        pulls = np.full((len(terms), 1), self.pulls.sum())
+        return np.concatenate([terms.reshape(len(terms), -1), pulls], axis=1).ravel()
 
 
 def _message(
@@ -190,6 +248,68 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         log_base = np.array(bases)[:, None] if any(bases) else None
         out, add = _message(self.spread, both, phi, np.array([[had], [pulls]]), log_base)
         return new, evolve(self, total=self.total.swap(out, add)).renewed()
+
+    # many tasks at once
+
+    @property
+    def row_size(self) -> int:
+        kind = STATS[self.family.name].ROWS
+        return (kind + 3 * self.log_weights.size) * self.n_arms + 2
+
+    def row_of(self, stats: ArmSites) -> FloatArray:
+        """With sites of zeros, if there are none yet."""
+        sites = stats.sites_of(self.log_weights.size)
+        return np.concatenate(
+            [stats.table.ravel(), sites.ravel(), [stats.anchor, self.log_weights.size]]
+        )
+
+    def digest_many(self, rows: FloatArray, *, kept: bool = True) -> LatentDigests:
+        """With the sites that the rows have, if they are kept; else with new ones, which are the
+        same in tasks with the same counts."""
+        if kept:
+            return LatentDigests(rows, self)
+        counts, arms = 2 * self.n_arms, self.n_arms
+        tables, place = same_rows(rows[:, :counts])
+        n, s = tables[:, None, :arms], tables[:, None, arms:]
+        start = np.zeros((3, len(tables), self.log_weights.size, arms))
+        sites = ep.settled(self.family, n, s, self.anchor.prior, start)
+        new = rows.copy()
+        size = sites[:, 0].size
+        new[:, -2 - size : -2] = np.moveaxis(sites, 0, 1).reshape(len(tables), size)[place]
+        new[:, -2] = self.anchor.number
+        return LatentDigests(new, self)
+
+    def posterior_many(self, digests: LatentDigests) -> LatentPosteriors:
+        return LatentPosteriors(self, digests)
+
+    def stale_rows(self, rows: FloatArray) -> BoolArray:
+        """Whether their sites were found under an older anchor."""
+        old = rows[:, -2] != self.anchor.number
+        stale: BoolArray = old & rows[:, : self.n_arms].any(axis=1)
+        return stale
+
+    def moments_many(self, digests: LatentDigests) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Of theta in many tasks under every candidate: means, variances, what is in common."""
+        return self.spread.moments(digests.sites, *self.mu_moments(self.design))
+
+    def sample_many(self, digests: LatentDigests, rng: Draws) -> FloatArray:
+        """A draw of theta in each of many tasks: a candidate, then mu, then theta."""
+        tasks = len(digests.rows)
+        which = np.zeros(tasks, dtype=np.intp)
+        if self.log_weights.size > 1:
+            cumulative = np.cumsum(self.weights)
+            points = rng.random(tasks) * cumulative[-1]
+            which = np.minimum(cumulative.searchsorted(points, side="right"), len(cumulative) - 1)
+        means, halves = self.mu_moments()
+        z = rng.standard_normal((tasks, means.shape[-1]))
+        mu = np.empty(z.shape)
+        for j in np.unique(which).tolist():
+            some = which == j
+            mu[some] = means[j] + z[some] @ halves[j]
+        if self.design is not None:
+            mu = mu @ self.design.T
+        sites = digests.sites[:, np.arange(tasks), which]
+        return self.spread.sample_many(which, sites, mu, rng)
 
     # beliefs
 

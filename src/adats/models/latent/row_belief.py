@@ -9,6 +9,7 @@ from scipy.special import logsumexp
 
 from adats.models.core.belief import BeliefBase
 from adats.models.core.frozen import put
+from adats.models.core.linalg import times
 from adats.models.core.types import Conditioned, FloatArray, IntArray, Rng
 from adats.models.core.weights import draw, softmax
 from adats.models.latent import full
@@ -115,9 +116,9 @@ class LatentRows(BeliefBase):
         sites = settled(self.family, stats.table[0], stats.table[1], prior, start)
         known = full.site_sums(sites, stats.rows, frozen)
         half, diagonal = full.halves(factor, known.gram)
-        residual = known.shift - full.times(known.gram, self.theta)
-        step = full.times(half, residual)
-        theta = self.theta + full.times(np.swapaxes(half, -1, -2), step)
+        residual = known.shift - times(known.gram, self.theta)
+        step = times(half, residual)
+        theta = self.theta + times(np.swapaxes(half, -1, -2), step)
         exponent = (self.theta * (known.shift + residual)).sum(axis=-1) + (step * step).sum(axis=-1)
         logs = self.log_weights + known.log_s + 0.5 * (exponent - full.log_dets(diagonal))
         evidence = float(logsumexp(logs) - logsumexp(self.log_weights)) - stats.log_base

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from adats.models.core import checks, linalg
 from adats.models.core.errors import InvalidValue
 from adats.models.core.frozen import evolve, fill
+from adats.models.core.linalg import times
 from adats.models.core.registry import register
 from adats.models.core.types import FloatArray, Rng
 from adats.models.latent import full
@@ -98,6 +99,11 @@ class LatentLinearMeta(LatentBase[RowSites, RowDigest]):
     @property
     def n_candidates(self) -> int:
         return self.log_weights.size * self.n_features if self.log_weights.size > 1 else 0
+
+    @property
+    def row_size(self) -> int:
+        """A task's rows may be many or few."""
+        return 0
 
     def _spread_of(self, dim: int) -> FullSpread:
         """Σ_0 in a task whose theta has so many entries."""
@@ -207,7 +213,7 @@ class LatentLinearMeta(LatentBase[RowSites, RowDigest]):
         if phi is not None:
             mean, factor = mean @ phi.T, np.matmul(phi, factor)
         turned = np.swapaxes(half, -1, -2)
-        theta = mean + full.times(turned, full.times(half, shift - full.times(gram, mean)))
+        theta = mean + times(turned, times(half, shift - times(gram, mean)))
         moved = factor - np.matmul(turned, np.matmul(half, np.matmul(gram, factor)))
         wide = np.concatenate([turned, moved], axis=-1)
         which = np.arange(self.log_weights.size)

@@ -1,6 +1,7 @@
 """Linear model with Gaussian rewards (paper, Section 3.2)."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
@@ -8,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from adats.models.core import checks, linalg
 from adats.models.core.belief import BeliefBase
+from adats.models.core.draws import Draws
 from adats.models.core.frozen import fill, put
 from adats.models.core.types import Conditioned, FloatArray, Rng
 from adats.models.gaussian.belief import LOG_2PI, GaussianArms
@@ -131,3 +133,96 @@ class LinearPosterior(_Linear):
         theta += self.own
         theta += self.spread.dot(z[p:])
         return theta
+
+
+class _Linears(BeliefBase):
+    """The same beliefs over many tasks: mean and factor have a first axis for the task."""
+
+    NAME: ClassVar[str] = "linear"
+    noise: float
+    if TYPE_CHECKING:  # fields or properties
+
+        @property
+        def mean(self) -> FloatArray: ...
+        @property
+        def factor(self) -> FloatArray: ...
+
+    @property
+    def scale(self) -> FloatArray:
+        scale: FloatArray = np.sqrt((self.factor**2).sum(axis=-1))
+        return scale
+
+    def sample(self, rng: Draws) -> FloatArray:  # type: ignore[override]
+        z = rng.standard_normal((len(self.mean), self.factor.shape[-1]))
+        return self.mean + linalg.times(self.factor, z)
+
+    def at_rows(self, rows: FloatArray) -> GaussianArms:
+        """Over the mean rewards of arms with these features, the same or others in each task."""
+        spread = np.matmul(rows, self.factor)
+        scale = np.sqrt(np.einsum("...ij,...ij->...i", spread, spread))
+        return GaussianArms.of(
+            self.rewards_at(rows, self.mean), scale, np.full(rows.shape[-2], self.noise)
+        )
+
+    def tightened(self, pending: FloatArray) -> "LinearBeliefs":
+        """When pending pulls, with these Gram matrices, have come in as expected."""
+        factor = self.factor
+        turned = np.swapaxes(factor, -1, -2)
+        inner = np.matmul(turned, np.matmul(pending * self.noise**-2.0, factor))
+        lower = linalg.lower_factors(inner + np.eye(factor.shape[-1]))
+        half = np.linalg.solve(lower, turned)
+        return LinearBeliefs(self.mean, np.swapaxes(half, -1, -2), self.noise)
+
+
+@dataclass(frozen=True, eq=False)
+class LinearBeliefs(_Linears):
+    """theta ~ N(mean, factor @ factorᵀ) in every task."""
+
+    mean: FloatArray
+    factor: FloatArray
+    noise: float
+
+
+@dataclass(frozen=True, eq=False)
+class LinearPosteriors(_Linears):
+    """`LinearPosterior` of many tasks, with theta = mu + F u in each, u ~ N(0, I)."""
+
+    mu: linalg.Gaussian
+    design: FloatArray | None  # Φ
+    prior: FloatArray  # F, with F Fᵀ = Σ_0
+    gram: FloatArray  # G/σ²
+    xy: FloatArray  # B/σ²
+    inner: FloatArray  # I + FᵀGF/σ²
+    lower: FloatArray  # C, with C Cᵀ = inner
+    noise: float
+
+    def _designed(self, points: FloatArray) -> FloatArray:
+        return points if self.design is None else points @ self.design.T
+
+    def _given(self, mu: FloatArray, more: FloatArray | None = None) -> FloatArray:
+        """The mean of theta where its prior mean is `mu`; plus FC⁻ᵀz for `more` = C z."""
+        side = (self.xy - linalg.times(self.gram, mu)) @ self.prior
+        if more is not None:
+            side += more
+        u = np.linalg.solve(self.inner, side[..., None])[..., 0]
+        return mu + u @ self.prior.T
+
+    @cached_property
+    def mean(self) -> FloatArray:
+        """QΦμ̂ + QΣ_0B/σ²."""
+        return self._given(np.broadcast_to(self._designed(self.mu.mean), self.xy.shape))
+
+    @cached_property
+    def factor(self) -> FloatArray:
+        """Of the covariances QΣ_0 + QΦΣ̂ΦᵀQᵀ, with Q = I - FC⁻ᵀC⁻¹FᵀG/σ²."""
+        half = np.linalg.solve(self.lower, np.broadcast_to(self.prior.T, self.gram.shape))
+        turned = np.swapaxes(half, -1, -2)
+        wide = self._designed(self.mu.half).T
+        moved = wide - np.matmul(turned, np.matmul(half, np.matmul(self.gram, wide)))
+        return np.concatenate([turned, moved], axis=-1)
+
+    def sample(self, rng: Draws) -> FloatArray:  # type: ignore[override]
+        size = self.lower.shape[-1]
+        z = rng.standard_normal((len(self.xy), len(self.mu.half) + size))
+        mu = self.mu.prior_mean + (self.mu.step + z[:, :-size]) @ self.mu.half
+        return self._given(self._designed(mu), linalg.times(self.lower, z[:, -size:]))

@@ -4,7 +4,7 @@ import functools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,12 +12,13 @@ from numpy.typing import ArrayLike
 from adats.models.core import checks, linalg
 from adats.models.core.errors import InvalidValue
 from adats.models.core.frozen import evolve, fill, put
+from adats.models.core.many import summed
 from adats.models.core.meta import MetaBase
 from adats.models.core.registry import register
 from adats.models.core.sums import Sum
 from adats.models.core.types import FloatArray, Rng
 from adats.models.gaussian.belief import LOG_2PI
-from adats.models.linear.belief import LinearBelief, LinearPosterior
+from adats.models.linear.belief import LinearBelief, LinearPosterior, LinearPosteriors
 from adats.models.linear.stats import LinearStats
 
 
@@ -30,6 +31,40 @@ class LinearDigest(NamedTuple):
     keep: FloatArray  # Q, the share of mu
     own: FloatArray  # QΣ_0 B/σ², the share of the task's own rewards
     factor: FloatArray  # F, with F Fᵀ = QΣ_0
+
+
+class LinearDigests(NamedTuple):
+    """Of many tasks, a row each, without designs of their own.
+
+    theta = mu + F u in a task, with F Fᵀ = Σ_0 and u ~ N(0, I): what rewards say is about u.
+    """
+
+    rows: FloatArray
+    meta: "LinearMeta"
+    gram: FloatArray  # G/σ², (tasks, d, d)
+    xy: FloatArray  # B/σ²
+    inner: FloatArray  # I + FᵀGF/σ²
+    lower: FloatArray  # its Cholesky factors
+
+    @property
+    def messages(self) -> FloatArray:
+        meta, factor = self.meta, self.meta.task_factor
+        wide = np.broadcast_to(factor.T, self.gram.shape)
+        half = cast(FloatArray, np.linalg.solve(self.lower, wide))
+        turned = np.swapaxes(half, -1, -2)
+        m = self.gram - np.matmul(self.gram, np.matmul(turned, np.matmul(half, self.gram)))
+        own = linalg.times(turned, linalg.times(half, self.xy))
+        h = self.xy - linalg.times(self.gram, own)
+        yy = self.rows[:, -2] * meta.factors.precision
+        c = 0.5 * ((self.xy * own).sum(axis=-1) - yy - self.rows[:, -1] * meta.factors.log_noise)
+        c -= np.log(np.einsum("...ii->...i", self.lower)).sum(axis=-1)
+        if meta.design is not None:
+            m, h = np.matmul(meta.design.T, np.matmul(m, meta.design)), h @ meta.design
+        return np.concatenate([m.reshape(len(m), -1), h, c[:, None]], axis=1)
+
+    @property
+    def message_sum(self) -> FloatArray:
+        return summed(self.messages)
 
 
 class _Undesigned(NamedTuple):
@@ -291,6 +326,27 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
         """Of theta in a task whose own message is in the total: exact, nothing is subtracted."""
         _, _, design, keep, own, factor = digest
         return LinearPosterior(self._mu, design, keep, own, factor, self.noise)
+
+    @property
+    def task_factor(self) -> FloatArray:
+        """F, with F Fᵀ = Σ_0."""
+        return linalg.as_matrix(self.factors.task, self.factors.dim)
+
+    def digest_many(self, rows: FloatArray, *, kept: bool = True) -> LinearDigests:  # noqa: ARG002
+        if (rows[:, -1] < 0).any():
+            raise ValueError("statistics of fewer than 0 pulls: more was taken out than put in")
+        dim, precision = self.factors.dim, self.factors.precision
+        moments = rows[:, :-1].reshape(-1, dim + 1, dim + 1)
+        gram, xy = moments[:, :-1, :-1] * precision, moments[:, :-1, -1] * precision
+        factor = self.task_factor
+        inner = np.matmul(factor.T, np.matmul(gram, factor)) + np.eye(dim)
+        return LinearDigests(rows, self, gram, xy, inner, linalg.lower_factors(inner))
+
+    def posterior_many(self, digests: LinearDigests) -> LinearPosteriors:
+        gram, xy, inner, lower = digests[2:]
+        return LinearPosteriors(
+            self._mu, self.design, self.task_factor, gram, xy, inner, lower, self.noise
+        )
 
     def sample(self, rng: Rng) -> FloatArray:
         mu = self._mu

@@ -7,8 +7,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from adats.models.core import checks
+from adats.models.core.many import add_to_rows
 from adats.models.core.stats import SINGLE, ArmStats, same_shape
-from adats.models.core.types import FloatArray
+from adats.models.core.types import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +26,7 @@ class LinearStats:
     n: float
     moments: FloatArray
     REWARDS_ADD: ClassVar[bool] = True
+    WHOLE_REWARDS: ClassVar[bool] = False
 
     @classmethod
     def zeros(cls, dim: int) -> Self:
@@ -80,6 +82,27 @@ class LinearStats:
     def check_reward(reward: Any) -> float:
         """The reward as a float, or an error where it cannot be one."""
         return ArmStats.check_reward(reward)
+
+    @classmethod
+    def are_rewards(cls, values: FloatArray) -> BoolArray:
+        """Which of many values `check_reward` takes."""
+        return ArmStats.are_rewards(values)
+
+    @classmethod
+    def sums_of(cls, rewards: FloatArray) -> FloatArray:
+        """Of each reward 1, y and y², a column each."""
+        return ArmStats.sums_of(rewards)
+
+    @classmethod
+    def add_many(cls, rows: FloatArray, at: IntArray, actions: Any, sums: FloatArray) -> None:
+        """Add pulls of arms with the features `actions` to the flat statistics in rows `at`."""
+        n, s, q = sums
+        size = actions.shape[1] + 1
+        moments = np.empty((len(at), size, size))
+        moments[:, :-1, :-1] = (n[:, None] * actions)[:, :, None] * actions[:, None, :]
+        moments[:, -1, :-1] = moments[:, :-1, -1] = s[:, None] * actions
+        moments[:, -1, -1] = q
+        add_to_rows(rows, at, np.column_stack([moments.reshape(len(at), -1), n]))
 
     @property
     def arm_pulls(self) -> None:

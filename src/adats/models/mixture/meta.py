@@ -2,15 +2,18 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from adats.models.core import checks
+from adats.models.core.draws import Draws
 from adats.models.core.frozen import evolve, fill
 from adats.models.core.linalg import part_of
+from adats.models.core.many import EachBelief, EachDigest
 from adats.models.core.meta import MetaBase
 from adats.models.core.names import arm_names, grown_names, no_design
 from adats.models.core.product import ProductArms
@@ -28,6 +31,20 @@ class MixtureDigest(NamedTuple):
     message: FloatArray  # log evidence of every candidate (and arm, if arms are separate)
     evidence: FloatArray  # log evidence of every candidate and arm
     components: ProductArms  # every candidate conditioned on the task's own rewards
+
+
+class MixturePosteriors(EachBelief):
+    """Beliefs over many tasks, one by one, but for draws."""
+
+    def __init__(self, meta: "MixtureMeta", digests: EachDigest) -> None:
+        self._meta, self._digests = meta, digests
+
+    @cached_property
+    def parts(self) -> Sequence[Any]:  # type: ignore[override]
+        return [self._meta.posterior(cast(MixtureDigest, digest)) for digest in self._digests]
+
+    def sample(self, rng: Draws) -> FloatArray:  # type: ignore[override]
+        return self._meta.sample_many(self._digests.rows, rng)
 
 
 @register
@@ -157,6 +174,23 @@ class MixtureMeta(MetaBase[ArmStats, MixtureDigest]):
     def posterior(self, digest: MixtureDigest) -> MixtureArms:
         """Of theta in a task whose own message is in the total: its evidence is in the weights."""
         return MixtureArms.of(self._log_posterior(), digest.components)
+
+    def posterior_many(self, digests: EachDigest) -> "MixturePosteriors":
+        return MixturePosteriors(self, digests)
+
+    def sample_many(self, rows: FloatArray, rng: Draws) -> FloatArray:
+        """A draw of theta in each of many tasks: a candidate (one an arm, if arms are separate),
+        then theta."""
+        tasks, groups = len(rows), self.log_weights.shape[1]
+        cumulative = np.cumsum(softmax(self._log_posterior()), axis=0)
+        points = rng.random((tasks, groups))
+        pairs = zip(cumulative.T, points.T, strict=True)
+        columns = [c.searchsorted(p * c[-1], side="right") for c, p in pairs]
+        index = np.minimum(np.stack(columns, axis=1), len(cumulative) - 1)
+        arms = np.arange(self.n_arms)
+        picked = self.priors.of(*(p[index, arms] for p in self.priors.parameters()))
+        table = np.moveaxis(rows.reshape(tasks, -1, self.n_arms), 1, 0)
+        return picked.updated(self.priors.STATS(table)).sample(cast(Rng, rng))
 
     def sample(self, rng: Rng) -> FloatArray:
         """The index of a candidate; or one for each arm, if they are separate."""

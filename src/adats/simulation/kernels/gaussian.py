@@ -17,7 +17,7 @@ from adats.simulation.kernels.registry import TS, LoopInput
 
 ArmPrior = tuple[FloatArray, FloatArray, FloatArray]  # mean, scale and noise of every arm
 posterior: Any = inlined(posterior_of_arm)
-_arm_digest = compiled(arm_digest)
+_arm_digest: Any = compiled(arm_digest)
 _meta_posterior = inlined(meta_posterior)
 _two_sum = compiled(two_sum)
 
@@ -111,7 +111,7 @@ def gaussian_learn(
     high, low = high.copy(), low.copy()
     mean, variance = np.empty(arms), np.empty(arms)
     for i in range(arms):
-        parts = _arm_digest(
+        m, h, grown, base, fit = _arm_digest(
             table[0, i],
             table[1, i],
             table[2, i],
@@ -120,6 +120,7 @@ def gaussian_learn(
             constants[2, i],
             constants[3, i],
         )
+        parts = (m, h, -0.5 * (base + math.log(grown) + fit))
         for k in range(3):
             j = k * arms + i
             high[j], lost = _two_sum(high[j], parts[k])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from adats.models.core.linalg import times
 from adats.models.core.types import FloatArray
 from adats.models.latent import full
 from adats.models.latent.row_belief import LatentRows
@@ -228,7 +229,7 @@ def settled(meta: LatentLinearMeta, stats: RowSites) -> RowSites:
     count = meta.log_weights.size
     none = full.site_sums(np.zeros((3, count, 0)), stats.rows[:0], stats.frozen)
     covs, _ = full.covariances(prior.factor, none.gram)
-    means = prior.mean + full.times(covs, none.shift - full.times(none.gram, prior.mean))
+    means = prior.mean + times(covs, none.shift - times(none.gram, prior.mean))
     sites = np.moveaxis(stats.sites_of(count), 0, -1).copy()
     rows, table = fresh(stats.rows, stats.table)
     for j in range(count):

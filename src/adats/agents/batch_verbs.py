@@ -1,0 +1,254 @@
+"""`ask_many` and `tell_many` of an agent: one batch of decisions, one batch of rewards."""
+
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from adats.agents import batches, decision_numbers
+from adats.agents.decision import Decision
+from adats.agents.decision_numbers import OF_A_BATCH
+from adats.agents.decisions import Column, Decisions, columns_of, named, task_column
+from adats.agents.errors import RowsError
+from adats.agents.reward_tables import reward_rows, rewards_of, tasks_in
+from adats.agents.steps import Setup
+from adats.agents.task_columns import NOT_A_ROW, ColumnBook
+from adats.agents.task_state import DictBook, TaskState
+from adats.models.core import checks
+from adats.models.core.draws import StreamDraws
+from adats.models.core.errors import FinishedTask
+from adats.models.core.types import BoolArray, IntArray, MetaBelief, Rng, Task
+
+MANY = 10_000  # tasks from which on a batch turns to columns
+
+
+class BatchVerbs:
+    """Many tasks at once; `Agent` has what it is made of."""
+
+    _setup: Setup
+    _meta: MetaBelief
+    _book: DictBook | ColumnBook
+    _rng: Rng
+    _blank: TaskState
+    _decisions: int
+    _number: int  # of the agent, in the numbers of its decisions
+    _rewarded: BoolArray  # which decisions of batches have their reward
+    _columns: bool | None  # whether tasks are in columns; None: if there are many
+    _stale: list[Task] | None
+    _said_one_by_one: bool
+
+    def ask_many(
+        self,
+        tasks: Any,
+        *,
+        features: ArrayLike | None = None,
+        allowed: Any = None,
+        design: ArrayLike | None = None,
+        horizon: Any = None,
+        propensities: bool = False,
+    ) -> Decisions:
+        """Choose an action for each of many tasks, as `ask` would in this order with no `tell`
+        between them; where a task comes again, after all that come for the first time.
+
+        `features` are those of all tasks, or have a first axis for the task; `allowed` is a list of
+        arms, or an array of yes and no, a row a task; `horizon` is a number, or one a task.
+        """
+        names = batches.tasks_of(tasks)
+        request = self._request(names, features, allowed, horizon, propensities)
+        reason = batches.why_one_by_one(self._setup, self._meta, request)
+        if design is not None:
+            reason = "a design"
+        book = self._columns_of(names) if reason is None else None
+        if book is not None and (book.rows(names) == NOT_A_ROW).any():
+            reason, book = "tasks with designs of their own", None
+        before = self._rng.bit_generator.state
+        try:
+            if book is None:
+                self._check_not_finished(names)
+                return self._ask_each(request, allowed, design, reason)
+            draws = StreamDraws(self._rng)
+            answers = batches.decide_many(self._setup, self._meta, book, request, draws)
+        except BaseException:
+            self._rng.bit_generator.state = before
+            raise
+        self._put_back(book)
+        if propensities and self._setup.counts_pending and not self._setup.rule.epsilon:
+            self._warn()
+        numbers = decision_numbers.new_numbers(self._number, self._decisions, len(names))
+        self._decisions += len(names)
+        places = np.arange(len(names))
+        return Decisions(
+            task_column(names),
+            named(self._setup.arms, answers.actions),
+            numbers,
+            answers.chances,
+            batches.features_of(request.features, places, answers.actions),
+        )
+
+    def tell_many(self, frame: Any) -> None:
+        """Learn from many rewards: a table with the columns task, action and reward, and
+        decision_id if `ask_many` decided; of pandas, Polars, Arrow or Ibis, a dict of columns, or
+        the path of a Parquet or CSV file.
+
+        As good as `tell` for each row, but checked as a whole: if a row is bad nothing is changed.
+        Where rewards are binary or counts, the columns pulls and successes may stand in place of
+        reward. Of arms whose features come with every decision, those are the columns x0, x1, ...
+        """
+        reason = None
+        if self._meta.row_size == 0:
+            reason = f"a {self._meta.model} model with features"
+        elif not self._setup.rule.single:
+            reason = "an oracle that chooses sets of arms"
+        if reason is not None:
+            self._tell_each(columns_of(frame), reason)
+            return
+        table = rewards_of(frame, self._setup.arms, self._meta)
+        tasks, counts = table.rewards.tasks, self._counts_of(table.numbers)
+        book = self._columns_of(tasks)
+        if (book.rows(tasks) == NOT_A_ROW).any():
+            self._tell_each(table.columns, "tasks that are finished or have designs")
+            return
+        before = self._rng.bit_generator.state
+        try:
+            meta = batches.learn_many(self._setup, self._meta, book, table.rewards, self._rng)
+        except BaseException:
+            self._rng.bit_generator.state = before
+            raise
+        self._meta, self._stale = meta, None
+        self._put_back(book)
+        if counts is not None:
+            self._rewarded = decision_numbers.with_rewards(self._rewarded, counts)
+
+    def _counts_of(self, numbers: Any) -> IntArray | None:
+        """Places of decisions in the count of this agent; raises if they cannot be rewarded."""
+        if numbers is None:
+            return None
+        known = (self._number, self._decisions, self._rewarded)
+        return decision_numbers.counts_of(np.asarray(numbers), *known)
+
+    # what is asked for
+
+    def _request(
+        self, tasks: batches.Tasks, features: Any, allowed: Any, horizon: Any, propensities: bool
+    ) -> batches.Request:
+        setup, count = self._setup, len(tasks)
+        arms = setup.arms
+        rows: Any = None
+        if np.ndim(features) == 3:
+            rows = checks.array("features", features)
+            if arms.features is not None or (len(rows), rows.shape[2]) != (count, arms.n_features):
+                raise ValueError(
+                    f"features of shape {rows.shape}, for {count} tasks and arms of "
+                    f"{arms.n_features} features"
+                )
+        elif arms.n_features or features is not None:
+            rows = arms.rows(features, arms.n_features)
+        mask = batches.allowed_mask(arms, allowed, count, None if rows is None else rows.shape[-2])
+        left = batches.horizon_of(horizon, count)
+        return batches.Request(tasks, rows, mask, left, propensities)
+
+    # the book
+
+    def _columns_of(self, tasks: batches.Tasks) -> ColumnBook:
+        """A book in columns that has all these tasks which are known."""
+        if isinstance(self._book, DictBook):
+            many = len(tasks) + len(self._book) >= MANY
+            if self._columns is False or not (many or self._columns):
+                layout = batches.layout_of(self._setup, self._meta, self._blank)
+                return batches.in_columns(layout, self._book, tasks)
+            self._use_columns()
+        assert isinstance(self._book, ColumnBook)
+        return self._book
+
+    def _use_columns(self) -> None:
+        if isinstance(self._book, DictBook) and self._meta.row_size:
+            layout = batches.layout_of(self._setup, self._meta, self._blank)
+            self._book = batches.in_columns(layout, self._book)
+
+    def _put_back(self, book: ColumnBook) -> None:
+        """What a batch has changed, if the agent keeps its tasks elsewhere."""
+        if isinstance(self._book, DictBook):
+            self._book.update(book)
+
+    def _keep(self, states: dict[Task, TaskState]) -> None:
+        """States that have all changed, in a book of the same kind as before."""
+        in_columns, self._book = isinstance(self._book, ColumnBook), DictBook(states)
+        self._blank = self._setup.new_state(self._meta)
+        if in_columns:
+            self._use_columns()
+
+    def _check_not_finished(self, tasks: batches.Tasks) -> None:
+        names = tasks.tolist() if isinstance(tasks, np.ndarray) else tasks
+        for name in names:
+            state = self._book.get(name)
+            if state is not None and state.finished:
+                raise FinishedTask(f"task {name!r} is finished: it takes rewards, but no more asks")
+
+    # one by one
+
+    def _say_one_by_one(self, reason: str | None) -> None:
+        if not self._said_one_by_one:
+            self._said_one_by_one = True
+            warnings.warn(f"{reason}: such batches are worked out one by one", stacklevel=4)
+
+    def _ask_each(
+        self, request: batches.Request, allowed: Any, design: Any, reason: str | None
+    ) -> Decisions:
+        """In the order of a batch: tasks that come again, after all others."""
+        self._say_one_by_one(reason)
+        names = request.tasks.tolist() if isinstance(request.tasks, np.ndarray) else request.tasks
+        kept = {task: self._book.get(task) for task in names}
+        index = {task: i for i, task in enumerate(kept)}
+        at = np.array([index[task] for task in names], dtype=np.intp)
+        found: list[Decision | None] = [None] * len(names)
+        meta, count = self._meta, self._decisions
+        try:
+            for i in np.concatenate([*batches.passes(at), at[:0]]).tolist():
+                options = batches.options_at(request, i, self._setup.arms, allowed)
+                found[i] = self.ask(names[i], design=design, **options)
+        except BaseException as error:
+            self._restore(kept, meta, count)
+            if isinstance(error, ValueError):
+                raise RowsError([i], str(error)) from None
+            raise
+        return Decisions.of([d for d in found if d is not None], self._number * OF_A_BATCH)
+
+    def _tell_each(self, columns: dict[str, Column], reason: str) -> None:
+        """All rewards, or none of them."""
+        self._say_one_by_one(reason)
+        rows = list(reward_rows(columns, self._setup.arms))
+        counts = self._counts_of(columns.get("decision_id"))
+        kept = {task: self._book.get(task) for task in tasks_in(columns)}
+        meta, count, rewarded = self._meta, self._decisions, self._rewarded
+        try:
+            for i, options in enumerate(rows):  # noqa: B007
+                self.tell(**options)
+        except BaseException as error:
+            self._restore(kept, meta, count)
+            self._rewarded = rewarded
+            if isinstance(error, ValueError):
+                raise RowsError([i], str(error)) from None
+            raise
+        if counts is not None:
+            self._rewarded = decision_numbers.with_rewards(rewarded, counts)
+
+    def _restore(self, kept: dict[Task, TaskState | None], meta: MetaBelief, count: int) -> None:
+        self._meta, self._decisions, self._stale = meta, count, None
+        for task, state in kept.items():
+            if state is not None:
+                self._book.put(task, state)
+            elif task in self._book:
+                self._book.delete(task)
+
+    def _count_reward_of(self, decision: Decision) -> None:
+        """Raise if this decision of a batch is not known, or has its reward."""
+        counts = self._counts_of([decision.decision_id])
+        assert counts is not None
+        self._rewarded = decision_numbers.with_rewards(self._rewarded, counts)
+
+    if TYPE_CHECKING:  # of `Agent`
+        ask: Callable[..., Decision]
+        tell: Callable[..., None]
+        _warn: Callable[[], None]

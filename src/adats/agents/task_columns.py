@@ -1,0 +1,215 @@
+"""Task states in columns, for very many tasks: all that is kept of one is a row of numbers."""
+
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+
+from adats.agents.task_state import TaskState
+from adats.models.core.types import FloatArray, IntArray, MetaBelief, Task
+
+LEAST_ROOM = 1024  # rows; room grows by an eighth when it is used up
+NOT_A_ROW = -1  # the row of a task that has none
+UNKNOWN = -2  # that of one that is not there
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the parts of a state are in its row. A part that is None there begins with NaN."""
+
+    meta: MetaBelief
+    stats: int  # how many numbers each part has
+    mu: int
+    asked: tuple[int, ...]
+    pending: tuple[int, ...]
+
+    @classmethod
+    def of(cls, meta: MetaBelief, blank: TaskState, draws: int, counts_pending: bool) -> "Layout":
+        """For states like a blank one; `draws` is the size of what is drawn for a task."""
+        asked = () if blank.asked is None else blank.asked.shape
+        pending = blank.stats.pending_shape if counts_pending else ()
+        return cls(meta, meta.row_size, draws, asked, pending)
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        parts = (int(np.prod(shape)) if shape else 0 for shape in (self.asked, self.pending))
+        return (self.stats, 1, self.mu, *parts)
+
+    @cached_property
+    def slices(self) -> list[slice]:
+        """Of the statistics, the rounds, mu, what was asked for, and what is pending."""
+        ends = np.cumsum(self.sizes).tolist()
+        starts = [0, *ends]
+        return [slice(a, b) for a, b in zip(starts, ends, strict=False)]
+
+    @cached_property
+    def kind(self) -> Any:
+        """The class of the statistics."""
+        return type(self.meta.empty())
+
+    def pack(self, state: TaskState) -> FloatArray:
+        row = np.full(sum(self.sizes), np.nan)
+        stats, rounds, mu, asked, pending = self.slices
+        row[stats], row[rounds] = self.meta.row_of(state.stats), state.rounds
+        for part, value in ((mu, state.mu), (asked, state.asked), (pending, state.pending)):
+            if value is not None:
+                row[part] = value.ravel()
+        return row
+
+    def unpack(self, row: FloatArray, finished: bool = False) -> TaskState:
+        stats, rounds, mu, asked, pending = self.slices
+        return TaskState(
+            self.kind.from_flat(row[stats].copy()),
+            mu=_part(row[mu], (self.mu,)),
+            asked=_part(row[asked], self.asked),
+            finished=finished,
+            rounds=int(row[rounds].item()),
+            pending=_part(row[pending], self.pending),
+        )
+
+
+def _part(values: FloatArray, shape: tuple[int, ...]) -> FloatArray | None:
+    if values.size == 0 or np.isnan(values[0]):
+        return None
+    return values.reshape(shape).copy()
+
+
+class ColumnBook(Mapping[Task, TaskState]):
+    """Rows of one array. Finished tasks leave it, and are kept compressed; so are tasks that have
+    a design of their own, as they are."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.array = np.empty((0, sum(layout.sizes)))
+        self._row: dict[Task, int] = {}  # by task, in the order in which they came
+        self._numbers = np.empty(0, dtype=np.int64)  # of each row the task, if that is a number
+        self._used = 0
+        self._free: list[int] = []
+        self._apart: dict[Task, TaskState | bytes] = {}
+
+    # as a mapping, and as a book
+
+    def __len__(self) -> int:
+        return len(self._row)
+
+    def __iter__(self) -> Iterator[Task]:
+        return iter(self._row)
+
+    def __contains__(self, task: object) -> bool:
+        return task in self._row
+
+    def __getitem__(self, task: Task) -> TaskState:
+        row = self._row[task]
+        if row >= 0:
+            return self.layout.unpack(self.array[row])
+        state = self._apart[task]
+        if isinstance(state, bytes):
+            return self.layout.unpack(np.frombuffer(zlib.decompress(state)), finished=True)
+        return state
+
+    def put(self, task: Task, state: TaskState) -> None:
+        row = self._row.get(task, UNKNOWN)
+        if state.finished or state.design is not None:
+            if row >= 0:
+                self._release(row)
+            plain = state.design is not None
+            self._apart[task] = state if plain else _compressed(self.layout.pack(state))
+            self._row[task] = NOT_A_ROW
+            return
+        if row < 0:
+            self._apart.pop(task, None)
+            (row,) = self.open([task]).tolist()
+        self.array[row] = self.layout.pack(state)
+
+    def delete(self, task: Task) -> None:
+        row = self._row.pop(task)
+        if row >= 0:
+            self._release(row)
+        else:
+            del self._apart[task]
+
+    def _release(self, row: int) -> None:
+        self._free.append(row)
+        self._numbers[row] = UNKNOWN
+
+    # many at once
+
+    def rows(self, tasks: list[Task] | IntArray) -> IntArray:
+        """The row of each task: `NOT_A_ROW` or `UNKNOWN` where there is none."""
+        if isinstance(tasks, np.ndarray):
+            if tasks.size == 0 or (
+                tasks.min() >= 0
+                and tasks.max() < self._used
+                and np.array_equal(self._numbers[tasks], tasks)
+            ):
+                return tasks  # tasks 0, 1, 2, ... have the rows 0, 1, 2, ...
+            tasks = tasks.tolist()
+        found = map(self._row.get, tasks, repeat(UNKNOWN))
+        return np.fromiter(found, dtype=np.intp, count=len(tasks))
+
+    def row_numbers(self) -> IntArray:
+        """Of all tasks that have rows, in the order in which they came."""
+        rows = np.fromiter(self._row.values(), dtype=np.intp, count=len(self._row))
+        return rows[rows >= 0]
+
+    def open(self, tasks: list[Any]) -> IntArray:
+        """Rows for tasks that have none; what is in them is not set."""
+        reused = self._free[len(self._free) - min(len(tasks), len(self._free)) :]
+        del self._free[len(self._free) - len(reused) :]
+        fresh = len(tasks) - len(reused)
+        self._make_room(self._used + fresh)
+        rows = np.array([*reused, *range(self._used, self._used + fresh)], dtype=np.intp)
+        self._used += fresh
+        self._row.update(zip(tasks, rows.tolist(), strict=True))
+        self._numbers[rows] = [task if type(task) is int else UNKNOWN for task in tasks]
+        return rows
+
+    def _make_room(self, rows: int) -> None:
+        """No copy where the system can give more room at the same place."""
+        room = len(self.array)
+        if rows > room:
+            more = max(rows, room + room // 8, LEAST_ROOM)
+            self.array.resize((more, self.array.shape[1]), refcheck=False)
+            self._numbers.resize(more, refcheck=False)
+
+    def stale(self, meta: MetaBelief) -> list[Task]:
+        """Tasks that had better be digested anew, in the order in which they came."""
+        stale = meta.stale_rows(self.array[: self._used, : self.layout.stats]).tolist()
+        return [
+            task
+            for task, row in self._row.items()
+            if (stale[row] if row >= 0 else meta.is_stale(self[task].stats))
+        ]
+
+    # files
+
+    def split(self) -> tuple[list[Task], FloatArray, dict[Task, TaskState]]:
+        """Tasks with rows, those rows, and the states of all other tasks."""
+        tasks = [task for task, row in self._row.items() if row >= 0]
+        return tasks, self.array[self.rows(tasks)], {task: self[task] for task in self._apart}
+
+    @classmethod
+    def joined(
+        cls, layout: Layout, tasks: list[Task], rows: FloatArray, others: dict[Task, TaskState]
+    ) -> "ColumnBook":
+        """What `split` gave."""
+        book = cls(layout)
+        if rows.shape != (len(tasks), book.array.shape[1]):
+            raise ValueError(f"rows of shape {rows.shape} for {len(tasks)} tasks")
+        if not np.isfinite(rows[:, : layout.stats + 1]).all():
+            raise ValueError("statistics that are not finite")
+        places = book.open(tasks)
+        book.array[places] = rows
+        for task, state in others.items():
+            book.put(task, state)
+        if len(book) != len(tasks) + len(others):
+            raise ValueError("two tasks have one name")
+        return book
+
+
+def _compressed(row: FloatArray) -> bytes:
+    return zlib.compress(row.tobytes(), 1)

@@ -1,0 +1,78 @@
+"""`adats decide`: an action for each row of a table, of any size."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from adats.agents.agent import load
+from adats.agents.stateless import BATCH, Scorer
+from adats.cli.common import console, progress_bar
+from adats.models import prior_files
+from adats.models.core.errors import FileFormatError
+
+
+def decide(
+    agent: Annotated[Path, typer.Argument(help="An agent that was saved, or a prior file.")],
+    table: Annotated[Path, typer.Argument(help="Parquet or CSV, or a folder of Parquet files.")],
+    out: Annotated[Path, typer.Option(help="The Parquet file to write.")],
+    seed: Annotated[int, typer.Option(help="The same seed, the same decisions.")],
+    task: Annotated[str, typer.Option(help="Column of tasks.")] = "task",
+    decision_id: Annotated[
+        str | None,
+        typer.Option("--id", help="Column of decisions; without it a task has one decision."),
+    ] = None,
+    horizon: Annotated[
+        int | None, typer.Option(help="Rounds left, for policies that plan.")
+    ] = None,
+    propensities: Annotated[
+        bool, typer.Option("--propensities", help="How likely each action was, too.")
+    ] = False,
+) -> None:
+    """Decide for every row of a table; the agent stays as it is."""
+    try:
+        import pyarrow.dataset
+        import pyarrow.parquet
+    except ImportError:
+        raise ValueError("decide is an extra: pip install 'adats[logs]'") from None
+    if not table.exists():
+        raise ValueError(f"{table} is not there")
+    if out.resolve().parent.is_dir() is False or out.is_dir():
+        raise ValueError(f"--out {out} cannot be written: give a file in a folder that exists")
+    scorer = Scorer(_agent(agent), seed, horizon, propensities)
+    source = pyarrow.dataset.dataset(table, format="csv" if table.suffix == ".csv" else "parquet")
+    wanted = [name for name in (task, decision_id) if name]
+    missing = [name for name in wanted if name not in source.schema.names]
+    if missing:
+        known = ", ".join(source.schema.names)
+        raise ValueError(f"{table} lacks {', '.join(missing)}; its columns are {known}")
+    total = source.count_rows()
+    part = out.with_name(f".{out.name}.part")
+    writer: Any = None
+    try:
+        with progress_bar("deciding", total) as advance:
+            for rows in source.to_batches(columns=wanted, batch_size=BATCH):
+                if rows.num_rows == 0:
+                    continue
+                decided = scorer.record_batch(rows, (task, decision_id))
+                if writer is None:
+                    writer = pyarrow.parquet.ParquetWriter(part, decided.schema)
+                writer.write_batch(decided)
+                advance(rows.num_rows)
+        if writer is None:
+            raise ValueError(f"{table} has no rows")
+        writer.close()
+        part.replace(out)
+    finally:
+        if writer is not None:
+            writer.close()
+        part.unlink(missing_ok=True)
+    console.print(f"{total:,} decisions are in {out}", highlight=False, soft_wrap=True)
+
+
+def _agent(path: Path) -> Any:
+    """An agent, or the prior that a prior file has."""
+    try:
+        return load(path)
+    except FileFormatError:
+        return prior_files.load_prior(path)
