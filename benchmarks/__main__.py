@@ -17,7 +17,7 @@ from rich.table import Table
 import adats
 from adats.simulation import simulate
 from adats.simulation.problems import GaussianProblem, LinearProblem
-from benchmarks import classification, fitting, logs, propensities, service
+from benchmarks import classification, clicks, contextual, fitting, logs, propensities, service
 from benchmarks.peers import PEERS, ROUNDS, ours_arms, ours_linear, quiet
 
 TABLE = Table("what", "measured", "reach", "reached")
@@ -211,7 +211,14 @@ def policies() -> None:
 def others() -> None:
     """What other files measure."""
     fitting.fitting(row)
-    parts = (propensities.rows(), classification.classification(), logs.rows(), service.rows())
+    parts = (
+        propensities.rows(),
+        clicks.rows(),
+        contextual.rows(),
+        classification.classification(),
+        logs.rows(),
+        service.rows(),
+    )
     for rows in parts:
         for line in rows:
             row(*line)

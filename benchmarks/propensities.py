@@ -17,6 +17,7 @@ import numpy as np
 import adats
 from adats.agents.offpolicy import evaluate
 from adats.agents.propensities import floored, propensities
+from adats.models.default_prior import grid_prior
 
 ARMS = 10
 
@@ -35,8 +36,59 @@ def beliefs() -> dict[str, tuple[object, int | None]]:
         "Gamma": (adats.PoissonArms(wins, 10.0), 1500),
         "mixture of 5 Beta products": (adats.MixtureArms(np.full(5, 0.2), candidates), 1500),
         "mixture of 16 Gaussian models": (informed("number", scale=1.0), 1500),
-        "default binary prior, 126 Betas an arm": (informed("binary"), None),
+        "default binary prior": (informed("binary"), None),
     }
+
+
+def mixtures() -> dict[str, object]:
+    """Mixtures that are large: meta-priors after 20 tasks, or before the first one."""
+    found: dict[str, object] = {}
+    for rewards in ("binary", "count"):
+        for arms in (3, 10, 50):
+            found[f"grid, {rewards}, K={arms}"] = grid_prior(
+                arms=list(range(arms)), rewards=rewards
+            )
+    rng = np.random.default_rng(0)
+    mean, strength = rng.uniform(0.02, 0.6, (1000, ARMS)), np.exp(rng.uniform(0, 5, (1000, 1)))
+    even, rate = np.full(1000, 1e-3), np.broadcast_to(strength, mean.shape)
+    beta = adats.BetaArms(mean * strength, (1 - mean) * strength)
+    found["1,000 products, binary"] = adats.MixtureMeta(even, beta)
+    found["1,000 products, count"] = adats.MixtureMeta(
+        even, adats.PoissonArms(mean * strength, rate)
+    )
+    return found
+
+
+def dearest() -> list[tuple[str, str, str, bool]]:
+    """The time of an ask in Thompson samplings: with indices, and with propensities."""
+    table = []
+    for name, meta in mixtures().items():
+        for tasks in (0, 20):
+            micros = {}
+            for policy in ("ts", "ucb", "index", "far"):
+                agent, rng = adats.AdaTS(meta, seed=1, policy=policy), np.random.default_rng(1)
+                for pull in range(50 * tasks):
+                    arm, reward = int(rng.integers(meta.n_arms)), int(rng.random() < 0.1)
+                    agent.tell(task=pull // 50, action=arm, reward=reward)
+                task = max(tasks - 1, 0)
+                micros[policy] = best(lambda: agent.ask(task, horizon=50), 100)  # noqa: B023
+                if policy == "ts":
+                    micros["chances"] = best(
+                        lambda: agent.ask(task, propensities=True),  # noqa: B023
+                        100,
+                    )
+            own = micros.pop("ts")
+            ratios = ", ".join(f"{key} {value / own:.0f}" for key, value in micros.items())
+            worst = max(micros.values()) / own
+            table.append(
+                (
+                    f"ask, {name}, {tasks} tasks, × Thompson sampling",
+                    f"{ratios} × {own:.0f} µs",
+                    "≤ 100 ×",
+                    worst <= 100,
+                )
+            )
+    return table
 
 
 def informed(rewards: str, **options: float) -> object:
@@ -71,7 +123,7 @@ def rows() -> list[tuple[str, str, str, bool]]:
     linear = adats.LinearBelief(np.zeros(16), 1.0, 1.0)
     micros = best(lambda: propensities(linear, features=features, rng=rng), 50)
     table.append(("propensities, linear d=16, K=50, 1,000 draws", f"{micros:.0f} µs", "", True))
-    return table
+    return table + dearest()
 
 
 TARGETS = {"uniform": np.full(3, 1 / 3), "first arm": np.array([1.0, 0.0, 0.0])}

@@ -11,7 +11,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -42,7 +42,8 @@ wrk.method, wrk.headers["Content-Type"] = "POST", "application/json"
 local count = %d
 request = function()
   count = count + 1
-  return wrk.format(nil, nil, nil, '{"decision_id": "r' .. count .. '", "reward": 0.3}')
+  local reward = '", "reward": ' .. (count %% 20 == 0 and 1 or 0) .. '}'
+  return wrk.format(nil, nil, nil, '{"decision_id": "r' .. count .. reward)
 end
 """
 
@@ -65,8 +66,9 @@ def rows() -> Iterator[tuple[str, str, str, bool]]:
         for path, tasks in ((few, FEW), (many, MANY)):
             fill(path, tasks)
         with served(few) as (small, _, _), served(many) as (large, process, started):
-            decide = [max(loads) for loads in measured("decide", small, large)]
-            reward = [max(loads) for loads in measured("reward", small, large)]
+            both = (small, FEW), (large, MANY)
+            decide = [max(loads) for loads in measured("decide", *both)]
+            reward = [max(loads) for loads in measured("reward", *both)]
             memory = resident(process)
     for verb, (load, loaded) in (("decide", decide), ("reward", reward)):
         said = f"{load.rate:,.0f} a second, p99 {load.p99:.0f} ms, {load.failed} failed"
@@ -80,15 +82,15 @@ def rows() -> Iterator[tuple[str, str, str, bool]]:
     yield f"  start to ready with {MANY:,} tasks", f"{started:.1f} s", "≤ 3 s", started <= 3
 
 
-def fill(path: Path, tasks: int) -> None:
+def fill(path: Path, tasks: int, spec: dict[str, Any] = SPEC) -> None:
     """A store with tasks that have a reward each, and decisions that wait for one."""
     store = SQLiteStore(path)
     engine = Engine(store)
     engine.begin()
-    engine.put("default", "x", msgspec.convert(SPEC, ExperimentSpec))
+    engine.put("default", "x", msgspec.convert(spec, ExperimentSpec))
     for i in range(tasks):
         engine.decide("default", "x", DecisionRequest(f"t{i}", f"d{i}"))
-        engine.reward("default", "x", RewardRequest(f"d{i}", 0.1))
+        engine.reward("default", "x", RewardRequest(f"d{i}", 0.0))
     for i in range(ROUNDS * WAITING):
         engine.decide("default", "x", DecisionRequest(f"t{i * 7919 % tasks}", f"r{i + 1}"))
     engine.flush()
@@ -114,15 +116,15 @@ def served(path: Path) -> Iterator[tuple[str, int, float]]:
         process.wait()
 
 
-def measured(verb: str, small: str, large: str) -> tuple[list[Load], list[Load]]:
-    """Some rounds with few tasks and with many: they take turns, to meet the same machine."""
-    few: list[Load] = []
-    many: list[Load] = []
+def measured(verb: str, *servers: tuple[str, int]) -> list[list[Load]]:
+    """Some rounds with every server, an address and its tasks: they take turns, to meet the same
+    machine."""
+    found: list[list[Load]] = [[] for _ in servers]
     for i in range(ROUNDS):
-        for url, tasks, loads in ((small, FEW, few), (large, MANY, many)):
+        for (url, tasks), loads in zip(servers, found, strict=True):
             script = DECIDE % (tasks - 1) if verb == "decide" else REWARD % (i * WAITING)
             loads.append(one_round(f"{url}/v1/experiments/x/{verb}", script))
-    return few, many
+    return found
 
 
 def one_round(url: str, script: str) -> Load:

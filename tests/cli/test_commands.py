@@ -83,6 +83,16 @@ def test_clicks_are_played_by_the_default_and_its_rivals(monkeypatch, capsys):
         assert answers[0]["agents"][agent]["regret"] == answers[1]["agents"][agent]["regret"]
 
 
+def test_clicks_may_have_features(monkeypatch, capsys):
+    words = ["simulate", "clicks", "--features", "3", *SMALL, "--json", "-"]
+    words += ["--agents", "default-ts,linear-ts", "--redraw", "round", "--mu=-2,1,0"]
+    assert call(monkeypatch, *words) == 0
+    answer = json.loads(capsys.readouterr().out)
+    settings = {"name": "clicks", "features": 3, "redraw": "round", "mu": [-2.0, 1.0, 0.0]}
+    assert settings.items() <= answer["problem"].items()
+    assert [*answer["agents"]] == ["default-ts", "linear-ts"]
+
+
 def test_bernoulli_reads_candidates_and_prior_files(monkeypatch, capsys, priors, tmp_path):
     saved = tmp_path / "saved.json"
     low, high = adats.BetaArms([2, 8], [8, 2]), adats.BetaArms([8, 2], [2, 8])
@@ -108,6 +118,8 @@ def test_bernoulli_reads_candidates_and_prior_files(monkeypatch, capsys, priors,
         (["simulate", "gaussian", "--engine", "slurm"], "known are local, ray"),
         (["simulate", "gaussian", "--mu", "1"], "mu must have shape (2,), got (1,)"),
         (["simulate", "gaussian", "--mu", "a,b"], "--mu must be numbers"),
+        (["simulate", "clicks", "--redraw", "round"], "--redraw is for arms with --features"),
+        (["simulate", "clicks", "--agents", "linear-ts"], "a linear model needs features"),
         (["simulate", "linear", "--dim", "0"], "dim must be a whole number of at least 1"),
         (["simulate", "linear", "--redraw", "day"], "redraw must be 'run' or 'round'"),
         (["simulate", "semibandit", "--size", "21"], "size 21 is more than the 20 arms"),

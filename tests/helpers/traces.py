@@ -10,6 +10,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+from scipy.special import betaincc
 
 import adats
 from adats.models.default_prior import grid_prior
@@ -119,14 +120,25 @@ def default(rewards, policy):
     make, options = DEFAULTS[rewards]
     prior = make(arms=["a", "b", "c"], **options)
     agent = adats.AdaTS(prior, seed=2, policy=policy)
-    actions, chances = [], []
+    actions, chances, tied = [], [], []
     for i in range(9):
+        tied.append(_tied(agent, f"t{i % 2}") if rewards == "binary" else 0.0)
         decision = agent.ask(f"t{i % 2}", horizon=9 - i, propensities=policy == "ts")
         actions.append(decision.action)
         if decision.propensity is not None:
             chances.append(decision.propensity)
         agent.tell(decision, reward=DRAWS[rewards](rng))
-    return {"actions": actions, "chances": chances, "numbers": _beliefs(agent)}
+    numbers = _beliefs(agent)
+    return {"actions": actions, "chances": chances, "numbers": numbers, "tied": tied}
+
+
+def _tied(agent, task):
+    """The chance that two draws or more round to 1, of which 0.1.0 took the first arm's."""
+    belief = agent.posterior(task) if task in agent.tasks else agent.meta.task_prior()
+    alpha, beta = belief.components.parameters()
+    top = (belief.weights * betaincc(alpha, beta, 1 - 2**-53)).sum(axis=0)
+    none = (1 - top).prod()
+    return float(1 - none - (top / (1 - top) * none).sum())
 
 
 def _plain(value):

@@ -8,11 +8,15 @@ import numpy as np
 import pytest
 
 import adats
-from adats import LinearBelief
+from adats import LatentLinearMeta, LinearBelief
 from adats.simulation import simulate
-from adats.simulation.kernels import registry
+from adats.simulation.kernels import classification, registry
 from adats.simulation.play import compiled_task, plain_task
-from adats.simulation.problems.classification import ClassificationProblem, subsets
+from adats.simulation.problems.classification import (
+    ClassificationProblem,
+    LogisticClassification,
+    subsets,
+)
 from adats.testing import check_meta
 
 PAPER = ["oracle-ts", "ada-ts", "meta-ts", "ts"]
@@ -369,3 +373,135 @@ def test_what_ada_ts_learns_stays():
     wrong = got.regret[:, :, :, 0] > 0
     assert wrong[0, :, 0].mean() > 0.5
     assert z(wrong[1, :, 1:].mean(axis=1) - wrong[0, :, 1:].mean(axis=1)) > 4
+
+
+# rewards taken for 0 or 1
+
+
+def logistic_of(positive=1, *, data=None, spread=0.1, **options):
+    features, labels = blobs() if data is None else data
+    features = np.column_stack([features, np.ones(len(labels))])
+    mu = np.zeros(features.shape[1])
+    return LogisticClassification(
+        features, labels, positive, mu, spread**2, **{"arms": 6, **options}
+    )
+
+
+def test_logistic_agents_meet_the_same_pictures():
+    gaussian, logistic = problem_of(), logistic_of()
+    for problem in (gaussian, logistic):
+        assert problem.meta().empty().arm_pulls is None
+    one, two = (
+        problem.instance(problem.start(None), 30, np.random.default_rng(4))
+        for problem in (gaussian, logistic)
+    )
+    np.testing.assert_array_equal(one.images, two.images)
+    np.testing.assert_array_equal(one.draws, two.draws)
+    settings = logistic.describe()
+    assert json.loads(json.dumps(settings, allow_nan=False)) == settings
+    assert (settings["name"], settings["dim"]) == ("logistic classification", 9)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"), [({"mu": [1.0]}, "mu"), ({"task_cov": -1.0}, "-1")]
+)
+def test_what_cannot_be_is_refused_of_logistic_agents_too(changes, message):
+    features, labels = blobs()
+    given = {"mu": np.zeros(8), "task_cov": 1.0, **changes}
+    with pytest.raises(ValueError, match=message):
+        LogisticClassification(features, labels, 1, **given)
+
+
+def test_a_renewed_site_is_an_exact_change_of_the_belief():
+    """Against (Σ⁻¹ + Σ wxxᵀ)⁻¹ written out, after sites were renewed several times."""
+    rng = np.random.default_rng(11)
+    mean, factor, rows = rng.normal(size=5), rng.normal(size=(5, 5)), rng.normal(size=(12, 5))
+    precision = np.linalg.inv(factor @ factor.T)
+    rewards, sites = (rng.random(12) < 0.4).astype(float), np.zeros((12, 2))
+    new_mean, new_factor = mean.copy(), factor.copy()
+    for k in [*range(12), *range(12), *range(12)]:
+        room = (np.empty(5), np.empty(5))
+        classification.renew(rows[k], rewards[k], sites[k], new_mean, new_factor, *room)
+    cov = np.linalg.inv(precision + (rows.T * sites[:, 0]) @ rows)
+    np.testing.assert_allclose(new_factor @ new_factor.T, cov, rtol=1e-9, atol=1e-12)
+    expected = cov @ (precision @ mean + sites[:, 1] @ rows)
+    np.testing.assert_allclose(new_mean, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("reward", [0.0, 1.0])
+def test_one_reward_gives_the_moments_of_quadrature(reward):
+    rng = np.random.default_rng(12)
+    mean, factor, x = rng.normal(size=3), rng.normal(size=(3, 3)), rng.normal(size=3)
+    m, sd = x @ mean, np.linalg.norm(factor.T @ x)
+    eta = m + sd * np.linspace(-10, 10, 20_001)
+    density = np.exp(-0.5 * ((eta - m) / sd) ** 2) / (1 + np.exp(eta if reward == 0 else -eta))
+    density /= density.sum()
+    first = density @ eta
+    classification.renew(x, reward, np.zeros(2), mean, factor, np.empty(3), np.empty(3))
+    assert x @ mean == pytest.approx(first, abs=0.002 * sd)
+    assert ((factor.T @ x) ** 2).sum() == pytest.approx(density @ (eta - first) ** 2, rel=0.005)
+
+
+@pytest.mark.parametrize("tasks", [0, 2])
+def test_the_belief_of_the_compiled_loop_is_that_of_the_model(tasks):
+    """In a first task, and in one whose prior was learned: sites renewed and found anew differ."""
+    problem = logistic_of(data=blobs(dim=12, each=60), arms=10, spread=0.2)
+    rng, meta = np.random.default_rng(13), problem.meta()
+    for _ in range(tasks):
+        instance = problem.instance(problem.start(rng), 100, rng)
+        _, stats = pulls(problem, meta.task_prior(), instance, rng)
+        meta = meta.absorb(meta.digest(stats).message)
+    prior, instance = meta.task_prior(), problem.instance(problem.start(rng), 100, rng)
+    mean, factor = prior.theta[0].copy(), np.linalg.cholesky(prior.cov)
+    pulled = np.empty(100, dtype=np.intp)
+    world = (problem.chances, problem.features, instance.images, instance.draws)
+    rewards = classification.logistic_task(mean, factor, *world, rng, pulled)
+    np.testing.assert_array_equal(rewards, instance.draws < problem.chances[pulled])
+    belief = prior.condition(problem.meta().empty().add(problem.features[pulled], rewards)).belief
+    scale = np.sqrt(np.diag(factor @ factor.T))
+    assert (np.abs(mean - belief.mean) < 0.1 * belief.scale).all()
+    np.testing.assert_allclose(scale, belief.scale, rtol=0.05)
+    assert (scale < 0.9 * prior.scale).any()  # something was learned
+
+
+def test_statistics_of_the_compiled_loop_count_every_pull():
+    problem = logistic_of()
+    instance = problem.instance(problem.start(None), 50, np.random.default_rng(14))
+    pulled, stats = pulls(problem, problem.meta().task_prior(), instance, np.random.default_rng(0))
+    rewards = (instance.draws < problem.chances[pulled]).astype(float)
+    expected = problem.meta().empty().add(problem.features[pulled], rewards)
+    np.testing.assert_array_equal(stats.flat(), expected.flat())
+    assert stats.pulls == 50
+
+
+@pytest.mark.statistical
+def test_the_compiled_logistic_agents_lose_what_the_plain_ones_lose(monkeypatch):
+    """Other draws and other sites, the same tasks."""
+    problem = logistic_of(sure=True, spread=0.3, meta_scale=2.0)
+    sizes = {"tasks": 2, "rounds": 16, "runs": 25, "seed": 5}
+    compiled = simulate(problem, ["ada-ts"], **sizes)
+    monkeypatch.setattr(registry, "has_numba", lambda: False)
+    with pytest.warns(UserWarning, match="Numba"):
+        plain = simulate(problem, ["ada-ts"], **sizes)
+    assert abs(z(compiled.total("ada-ts") - plain.total("ada-ts"))) < 3
+    assert compiled.mean("ada-ts") > 1
+
+
+def test_logistic_numbers_do_not_depend_on_workers_or_other_agents():
+    problem = logistic_of()
+    base = simulate(problem, [*PAPER, "ada-ts-"], **SMALL)
+    other = simulate(problem, [*PAPER, "ada-ts-"], **SMALL, workers=2, chunk=2)
+    np.testing.assert_array_equal(other.regret, base.regret)
+    alone = simulate(problem, ["meta-ts"], **SMALL)
+    np.testing.assert_array_equal(alone.regret[0], base.regret[2])
+    some = base.of(["ts", "ada-ts"])
+    np.testing.assert_array_equal(some.total("ada-ts"), base.total("ada-ts"))
+    assert some.agents == ("ts", "ada-ts")
+
+
+def test_candidates_for_the_spread_are_left_to_the_plain_loop():
+    problem = logistic_of()
+    several = LatentLinearMeta(np.zeros(9), 1.0, task_scale=[0.1, 0.5]).task_prior()
+    instance = problem.instance(problem.start(None), 3, np.random.default_rng(0))
+    given = (several, instance, NONE_FIRST, np.random.default_rng(0), np.empty(3))
+    assert compiled_task(problem, *given) is None

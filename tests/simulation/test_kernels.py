@@ -290,6 +290,13 @@ def test_mixture_with_weights_from_other_tasks(family):
     agree(problem, prior, tasks=8)
 
 
+@pytest.mark.parametrize("weights", [(0.5, 0.5), np.full((2, 3), 0.5)])
+def test_mixture_whose_draws_round_to_one(weights):
+    """Both ways decide ties by draws from beyond the rounding."""
+    priors = [BetaArms([2.0, 2.0, 2.0], [0.01, 0.02, 0.03]), BetaArms([2e-3] * 3, [1.0] * 3)]
+    agree(MixtureProblem(weights, priors), tasks=12)
+
+
 def test_mixture_whose_impossible_candidate_fits_far_better():
     """A weight of zero stays zero, whatever the rewards."""
     priors = [PoissonArms([2e4, 1e4], [20.0, 20.0]), PoissonArms([1e3, 2e3], [1e3, 1e3])]

@@ -30,6 +30,14 @@ CERTAIN = (
 )
 
 
+WIDE = 100  # features from which on threads of BLAS slow single decisions down
+THREADS = {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"}
+SLOW_THREADS = (
+    "decisions with so many features are faster with one thread of linear algebra: set "
+    "OPENBLAS_NUM_THREADS=1 before Python starts (or any number, to keep them and this quiet)"
+)
+
+
 class Agent(BatchVerbs):
     """What all agents share. How a task gets its prior is the subclass's choice."""
 
@@ -62,6 +70,12 @@ class Agent(BatchVerbs):
         )
         if seed is None:
             raise ValueError("give a seed: a number, so that the same decisions can be made again")
+        if (
+            meta.n_features >= WIDE
+            and (os.cpu_count() or 1) > 1
+            and not THREADS & os.environ.keys()
+        ):
+            warnings.warn(SLOW_THREADS, stacklevel=2)
         rng = np.random.default_rng(seed)
         self._set(AgentState(setup, meta, {}, rng, 0, decision_numbers.agent_number(rng)))
         self._columns = columns

@@ -34,6 +34,7 @@ from adats.models import BetaArms, PoissonArms, prior_files
 from adats.simulation import Result, simulate
 from adats.simulation.problems import (
     ClicksProblem,
+    FeatureClicksProblem,
     GaussianProblem,
     LinearProblem,
     MixtureProblem,
@@ -43,6 +44,9 @@ from adats.simulation.problems import (
 )
 
 simulate_app = typer.Typer(help="Play agents on a problem.", no_args_is_help=True)
+
+
+Redraw = Annotated[str, typer.Option(help="New arms every run, or every round.")]
 
 
 def _numbers(text: str | None) -> list[float] | None:
@@ -158,7 +162,7 @@ def _linear(
     meta_scale: MetaScale = 1.0,
     task_scale: TaskScale = 0.1,
     noise: Noise = 1.0,
-    redraw: Annotated[str, typer.Option(help="New arms every run, or every round.")] = "run",
+    redraw: Redraw = "run",
     mu: Mu = None,
 ) -> Problem:
     """Linear bandit with arms from the unit sphere."""
@@ -202,13 +206,23 @@ def _clicks(
         float, typer.Option(help="Spread of the level that a task's arms share.")
     ] = 0.0,
     rewards: Annotated[str, typer.Option(help="binary, or count.")] = "binary",
+    features: Annotated[
+        int | None, typer.Option(help="Arms are so many numbers, of which the first is 1.")
+    ] = None,
+    redraw: Redraw = "run",
     mu: Mu = None,
 ) -> Problem:
-    """Clicks or counts whose log-odds or logarithms are Gaussian.
+    """Clicks or counts whose log-odds or logarithms are Gaussian, or linear in features.
 
-    The spreads and mu are of log-odds (binary), or of logarithms (count).
+    The spreads and mu are of log-odds (binary), or of logarithms (count); with features, of
+    their coefficients, and the level is that of the first.
     """
-    return ClicksProblem(arms, base, arm_scale, task_scale, level_scale, rewards, mu=_numbers(mu))
+    settings = (arms, base, arm_scale, task_scale, level_scale, rewards)
+    if features is not None:
+        return FeatureClicksProblem(features, *settings, redraw, _numbers(mu))
+    if redraw != "run":
+        raise ValueError("--redraw is for arms with --features")
+    return ClicksProblem(*settings, mu=_numbers(mu))
 
 
 Priors = Annotated[Path, typer.Option(help="JSON with weights and candidate priors.")]

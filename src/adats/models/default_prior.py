@@ -25,8 +25,7 @@ ARM_SCALE = 0.8  # of arms
 TYPICAL_RATE = 0.12
 TASK_SCALES = (0.03, 0.1, 0.3, 1.0)  # of the rough scale of rewards
 NOISES = (0.1, 0.3, 1.0, 3.0)
-LATENT_SCALES = (0.05, 0.2, 0.6, 1.5)  # of log-odds, or of the logarithm of a count
-COEFFICIENT = 2.5  # of a feature: 1 in 200 has log-odds of twice that
+COEFFICIENT = 2.65  # of a feature: 1 in 200 has log-odds of twice that
 KINDS = "must be 'binary', 'count' or 'number', got {!r}"
 
 
@@ -90,9 +89,7 @@ def _with_features(dim: int, rewards: str, typical: Any, scale: Any) -> Any:
     if rewards in ("binary", "count"):
         if scale is not None:
             raise ValueError(f"{rewards} rewards need no scale")
-        return LatentLinearMeta(
-            np.zeros(dim), COEFFICIENT**2, task_scale=LATENT_SCALES, rewards=rewards
-        )
+        return LatentLinearMeta(np.zeros(dim), COEFFICIENT**2, task_scale=SPREADS, rewards=rewards)
     if rewards == "number":
         size = _checked_scale(scale)
         models = [

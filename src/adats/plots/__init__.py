@@ -31,6 +31,7 @@ COLOURS = {
     "default-far": "#8B0020",
     "pooled-ts": "#B8860B",
     "flat-ts": "#4D4D4D",
+    "linear-ts": "#6B8E23",
 }
 DASHES: dict[str, Any] = {
     "ada-ts+": (0, (4, 1.5)),

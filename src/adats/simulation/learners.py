@@ -4,7 +4,8 @@ from typing import Literal, NamedTuple
 
 from adats.agents.prior_source import Drawn, Fixed, Known, Marginal, PriorSource
 from adats.models.core.types import FloatArray, MetaBelief
-from adats.simulation.problems import ClicksProblem, Problem
+from adats.simulation.problems import Problem
+from adats.simulation.problems.clicks import LatentClicks
 from adats.simulation.problems.problem import SPREADS, UnknownSpread
 
 
@@ -20,7 +21,7 @@ class Learner(NamedTuple):
     width: float = 1.0
     spreads: tuple[float, ...] = ()
     policy: str = "ts"  # a name in `POLICIES`
-    prior: Literal["problem", "default", "pooled"] = "problem"  # whose meta-prior it has
+    prior: Literal["problem", "default", "pooled", "linear"] = "problem"  # whose meta-prior it has
 
     def source_of(self, mu: FloatArray) -> PriorSource:
         """Where a task's prior comes from, in a run whose mu_* is `mu`."""
@@ -29,9 +30,12 @@ class Learner(NamedTuple):
     def meta(self, problem: Problem) -> MetaBelief:
         """What it believes before the first task."""
         if self.prior != "problem":
-            if not isinstance(problem, ClicksProblem):
+            if not isinstance(problem, LatentClicks):
                 raise ValueError(f"{self.label} is for the problem clicks, not for {problem.name}")
-            return problem.default() if self.prior == "default" else problem.pooled()
+            known = {
+                "default": problem.default, "pooled": problem.pooled, "linear": problem.linear
+            }  # fmt: skip
+            return known[self.prior]()
         if not self.spreads:
             meta = problem.meta()
         elif isinstance(problem, UnknownSpread):
@@ -61,6 +65,7 @@ AGENTS: dict[str, Learner] = {
     "default-far": Learner("far-sighted, told nothing", policy="far", prior="default"),
     "pooled-ts": Learner("one TS for all tasks", prior="pooled"),
     "flat-ts": Learner("TS, each task alone", Fixed(), prior="pooled"),
+    "linear-ts": Learner("linear model, told nothing", prior="linear"),
     "ada-greedy": Learner("learned prior, greedy", policy="greedy"),
 }
 

@@ -12,12 +12,14 @@ from scipy.special import ndtri
 from adats.agents.agent import Agent
 from adats.agents.pending import with_pulls, without_pulls
 from adats.agents.policies import POLICIES, FarSighted, Policy, Scene
+from adats.models.core.frozen import evolve
 from adats.models.core.types import Belief, FloatArray, IntArray, MetaBelief, Rng, Stats
 from adats.simulation.kernels.registry import (
     NUMBERED,
     THOMPSON,
     CompiledPolicy,
     LoopInput,
+    Loops,
     absorb_of,
     known_rng,
     loops_of,
@@ -125,10 +127,12 @@ def play_learner(
     absorb = absorb_of(job.problem, meta) if job.compiled else plain_absorb
     source = learner.source_of(start.mu)
     learns, prior = source.LEARNS, source.prior(meta, source.draw(meta, rng))
-    loop = loops_of(job.problem, prior).play if job.compiled else None
+    loops = loops_of(job.problem, prior) if job.compiled else Loops()
+    loop = loops.play
     sampled = loop is not None and learner.policy == "ts" and job.delay == 0
     most = prior.FAR_TASKS
     absorbed: list[Stats] = []  # statistics of all tasks, where they can become stale
+    first_meta = meta
     for s, (instance, lost, chosen) in enumerate(zip(instances, regret, actions, strict=True)):
         if learns and s:
             prior = source.prior(meta, source.draw(meta, rng))
@@ -141,30 +145,40 @@ def play_learner(
             given = (prior, instance, first, rng, lost, chosen)
             stats = _play_task(job, learner.policy, meta, later, given)
         if learns and meta.RENEWS:
-            meta = _absorb_and_renew(job, meta, stats, absorbed)
+            meta = absorb_and_renew(first_meta, meta, stats, absorbed, loops.renew)
         elif learns:
             meta = absorb(meta, stats)
     if watch is not None:
         watch(meta.task_prior())
 
 
-def _absorb_and_renew(job: Job, meta: MetaBelief, stats: Any, absorbed: list[Any]) -> MetaBelief:
-    """With one more task; all tasks are digested anew when it is time for that."""
-    renew = loops_of(job.problem, meta.task_prior()).renew if job.compiled else None
+def absorb_and_renew(
+    first: Any,
+    meta: MetaBelief,
+    stats: Any,
+    absorbed: list[Any],
+    renew: Callable[[Any, Any], Any] | None,
+) -> MetaBelief:
+    """With one more task; all tasks are digested anew, and summed from the `first` belief on, when
+    it is time for that.
+
+    `absorbed` has the statistics of all tasks, and gets those of one more. `renew` is that of
+    `Loops`.
+    """
 
     def digested(stats: Any) -> Any:
         return meta.digest(renew(meta, stats) if renew else stats.unsettled())
 
     digest = digested(stats)
-    meta = meta.absorb(digest.message)
     absorbed.append(digest.stats)
-    new = meta.renewed()
-    if new is meta:
+    new = meta.absorb(digest.message)
+    meta = new.renewed()
+    if meta is new:
         return meta
-    meta = new
+    new = evolve(meta, total=first.total)
     for i, old in enumerate(absorbed):
         digest = digested(old)
-        new = new.absorb(digest.message - meta.digest(old).message)
+        new = new.absorb(digest.message)
         absorbed[i] = digest.stats
     return new
 
@@ -189,7 +203,8 @@ def _play_task(job: Job, policy: str, meta: MetaBelief, later: int, given: Given
         if stats is not None:
             return stats
     rules: Policy = FarSighted(later) if policy == "far" else POLICIES[policy]
-    return plain_task(job.problem, *given, policy=rules, share=share, delay=job.delay)
+    empty = meta.empty()
+    return plain_task(job.problem, *given, policy=rules, share=share, delay=job.delay, stats=empty)
 
 
 def compiled_task(
@@ -240,12 +255,14 @@ def plain_task(
     policy: Policy = POLICIES["ts"],
     share: Callable[[FloatArray | None], FloatArray | float] = lambda _: 0.0,
     delay: int = 0,
+    stats: Stats | None = None,
 ) -> Stats:
     """One task with nothing compiled, for any belief and oracle: the kernels' reference.
 
-    `share` is `MetaBelief.share` of arms with these features.
+    `share` is `MetaBelief.share` of arms with these features. `stats` are empty statistics, if the
+    belief is of another kind than the problem's.
     """
-    stats: Stats = problem.meta().empty()
+    stats = problem.meta().empty() if stats is None else stats
     pending: FloatArray | None = None
     waiting: list[Any] = []  # pulls and their rewards, until they are known
     for t in range(regret.size):

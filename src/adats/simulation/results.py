@@ -1,7 +1,8 @@
 """What a simulation found, and how it is written down."""
 
 import os
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,17 @@ class Result:
             return self.regret
         total: FloatArray = self.regret.sum(axis=3)
         return total
+
+    def of(self, agents: Sequence[str]) -> "Result":
+        """The regrets of some of the agents."""
+        which = [self.agents.index(agent) for agent in agents]
+        return replace(
+            self,
+            agents=tuple(agents),
+            regret=self.regret[which],
+            agent_seconds=self.agent_seconds[which],
+            actions=None if self.actions is None else self.actions[which],
+        )
 
     def total(self, agent: str) -> FloatArray:
         """Regret over all tasks, one entry a run."""

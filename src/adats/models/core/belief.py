@@ -72,9 +72,10 @@ class BeliefBase(ABC):
     @property
     def variance_ratio(self) -> FloatArray:
         """The variance of each arm's mean reward over that of one reward."""
-        known = np.isfinite(self.scale)
+        scale = self.scale
+        known = np.isfinite(scale)
         noise = np.maximum(np.where(known, self.reward_variance, 1.0), TINY)
-        return np.where(known, np.where(known, self.scale, 0.0) ** 2 / noise, HUGE)
+        return np.where(known, np.where(known, scale, 0.0) ** 2 / noise, HUGE)
 
     def upper(self, z: FloatArray | float) -> FloatArray:  # noqa: ARG002
         """The quantile of each arm's mean reward at the level Φ(z)."""

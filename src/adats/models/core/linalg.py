@@ -97,6 +97,14 @@ def _eye(size: int) -> FloatArray:
     return eye
 
 
+@functools.lru_cache(maxsize=64)
+def ones(size: int) -> FloatArray:
+    """For sums along the last axis: a product with it is quicker than a sum, if there are few."""
+    one = np.ones(size)
+    one.flags.writeable = False  # it is shared
+    return one
+
+
 def log_det(lower: FloatArray) -> float:
     """Of a triangular factor, so half the log determinant of the matrix."""
     return float(np.add.reduce(np.log(lower.diagonal())))
@@ -176,7 +184,8 @@ class Gaussians(NamedTuple):
     def halves(self) -> FloatArray:
         """X of each."""
         turned = np.swapaxes(self.frame[:, :-1, :-1], -1, -2)
-        return cast(FloatArray, np.linalg.solve(self.lower, turned))
+        pairs = zip(self.lower, turned, strict=True)
+        return np.array([lapack.dtrtrs(lower, turn, 1)[0] for lower, turn in pairs])
 
     def means(self, halves: FloatArray) -> FloatArray:
         """Of each, with their X."""
@@ -204,7 +213,8 @@ def condition_all(frame: FloatArray, turned: FloatArray, terms: FloatArray) -> G
     np.negative(last, out=last)
     inner += _eye(inner.shape[-1])
     white = last[:, :-1]
-    last[:, -1] = 1.0 + np.add.reduce(white * white, axis=-1)
+    one = ones(white.shape[-1])
+    last[:, -1] = 1.0 + (white * white).dot(one)
     try:
         lower = np.linalg.cholesky(inner)
     except np.linalg.LinAlgError:  # where round-off outgrew the prior
@@ -214,8 +224,8 @@ def condition_all(frame: FloatArray, turned: FloatArray, terms: FloatArray) -> G
         lower[:, -1, -1] = 1.0
     step, known = lower[:, -1, :-1], lower[:, :-1, :-1]
     diagonal = lower.reshape(len(lower), -1)[:, : -1 : inner.shape[-1] + 1]
-    logs = np.add.reduce(np.log(diagonal), axis=-1)
-    exponent = np.add.reduce(step * step, axis=-1) - corner
+    logs = np.log(diagonal).dot(one)
+    exponent = (step * step).dot(one) - corner
     return Gaussians(frame, known, step, 0.5 * exponent - logs)
 
 

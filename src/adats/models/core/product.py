@@ -13,7 +13,13 @@ from adats.models.core.errors import InvalidValue
 from adats.models.core.frozen import fill, unchecked
 from adats.models.core.quadrature import Density, best_of
 from adats.models.core.stats import ArmStats
+from adats.models.core.tails import chances, quantiles
+from adats.models.core.ties import in_order
 from adats.models.core.types import Conditioned, FloatArray, IntArray, Rng
+from adats.models.core.weights import average, quantile
+
+MANY = 400  # beliefs in a mixture, candidates times arms, whose chances are worked out quickly
+SEVERAL = 10  # the same of candidates that are whole products
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +65,21 @@ class ProductArms(BeliefBase):
         If arms are `separate`, each has weights of its own, else a candidate is a whole product.
         """
         density = self.density()
-        return None if density is None else best_of(density, weights, separate)
+        if density is None:
+            return None
+        many = density.mode.size > MANY or (not separate and len(weights) > SEVERAL)
+        if many and density.sure():
+            return chances(density, weights, separate)
+        return best_of(density, weights, separate)
+
+    def stack_upper(self, weights: FloatArray, z: FloatArray | float) -> FloatArray:
+        """The quantile of each arm at the level Φ(z) in a mixture of this stack."""
+        density = self.density()
+        if density is not None and density.sure():
+            u = quantiles(density, weights, np.broadcast_to(z, self.n_arms))
+            if np.isfinite(u).all():
+                return in_order(density.reward(u), u)
+        return quantile(lambda x: average(weights, self.below(x)), self.upper(z), z)
 
     def best_chances(self, arms: IntArray | None = None) -> FloatArray | None:
         some = (p[None] if arms is None else p[None, arms] for p in self.parameters())

@@ -36,7 +36,33 @@ class Density(NamedTuple):
     slopes: Rows  # their derivatives
     mode: FloatArray
     spread: FloatArray  # the standard deviation that the peak looks like
-    ends: tuple[float, float]  # beyond them all draws are rounded to the same number
+    bend: FloatArray  # where the logarithm bends, which for long tails is not at the peak
+    width: FloatArray  # of the bend: a polynomial is good for some of it
+    ends: tuple[float, float]  # beyond them nothing is computed
+    reward: Rows  # the mean reward at u
+
+    def slack(self) -> float:
+        """The round-off in log densities."""
+        return ROUND_OFF * float(np.abs(self.coefs).max())
+
+    def sure(self) -> bool:
+        """Whether floating point can tell enough of them."""
+        return self.slack() <= 1e-5 and float(self.spread.max()) < 1e100
+
+    def mirrored(self) -> "Density":
+        """Of -u."""
+        low, high = self.ends
+        return Density(
+            self.coefs,
+            lambda u: self.basis(-u),
+            lambda u: -self.slopes(-u),
+            -self.mode,
+            self.spread,
+            -self.bend,
+            self.width,
+            (-high, -low),
+            lambda u: self.reward(-u),
+        )
 
 
 def _rule(order: int) -> tuple[FloatArray, ...]:
@@ -53,7 +79,7 @@ def _rule(order: int) -> tuple[FloatArray, ...]:
     return (t + 1) / 2, w / 2, coefs[:, -2:], coefs @ integrals.T / 2
 
 
-_T, _W, _LAST, _INTEGRALS = _rule(ORDER)
+NODES, WEIGHTS, _LAST, INTEGRALS = _rule(ORDER)
 
 
 def best_of(density: Density, weights: FloatArray, separate: bool) -> FloatArray | None:
@@ -61,9 +87,8 @@ def best_of(density: Density, weights: FloatArray, separate: bool) -> FloatArray
 
     Every arm has a mixture of its own if they are `separate`, else candidates are whole products.
     """
-    coefs = density.coefs
-    slack = ROUND_OFF * float(np.abs(coefs).max())
-    if slack > 1e-5:  # beyond what floating point can tell
+    coefs, slack = density.coefs, density.slack()
+    if not density.sure():
         return None
     if separate:
         coefs = coefs.copy()
@@ -75,7 +100,7 @@ def best_of(density: Density, weights: FloatArray, separate: bool) -> FloatArray
     value = partial(_density, coefs, density.basis, separate)
     for careful in (False, True):
         width, f = _resolve(value, _first_edges(density, weights, ends, careful))
-        mass = (f @ _W) * width
+        mass = (f @ WEIGHTS) * width
         seen = (mass.sum(axis=-1) + tails.sum(axis=-1))[..., None]
         if np.abs(seen - 1).max() < SEEN + slack:
             break
@@ -83,11 +108,11 @@ def best_of(density: Density, weights: FloatArray, separate: bool) -> FloatArray
         return None
     tails, mass, f = tails / seen, mass / seen, f / seen[..., None]
     before = tails[..., :1] + mass.cumsum(axis=-1) - mass
-    below = before[..., None] + width[:, None] * (f @ _INTEGRALS)
+    below = before[..., None] + width[:, None] * (f @ INTEGRALS)
     np.maximum(below, 1e-300, out=below)
     f /= below
     f *= np.multiply.reduce(below, axis=1, keepdims=True)
-    shares: FloatArray = np.einsum("ckp,p->ck", f @ _W, width) + _ties(tails)
+    shares: FloatArray = np.einsum("ckp,p->ck", f @ WEIGHTS, width) + _ties(tails)
     if not separate:
         shares *= weights
     result: FloatArray = shares.sum(axis=0)
@@ -165,7 +190,7 @@ def _resolve(density: Rows, edges: FloatArray) -> tuple[FloatArray, FloatArray]:
     left, width = edges[:-1], np.diff(edges)
     done = []
     for _ in range(60):
-        nodes = left[:, None] + width[:, None] * _T
+        nodes = left[:, None] + width[:, None] * NODES
         f = density(nodes.ravel())
         f = f.reshape(*f.shape[:2], *nodes.shape)
         rough = np.abs(f @ _LAST).max(axis=(0, 1, 3)) * width > ROUGH

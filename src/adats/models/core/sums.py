@@ -44,10 +44,17 @@ class Sum(NamedTuple):
         """One term in and another out. What goes out is just what once came in, to the last bit."""
         added = self.high + new
         back = added - self.high
-        lost = (self.high - (added - back)) + (new - back)
-        high = added - old
-        back = high - added
-        lost += (added - (high - back)) - (old + back)
+        lost = added - back
+        np.subtract(self.high, lost, out=lost)
+        np.subtract(new, back, out=back)
+        lost += back
+        high = np.subtract(added, old, out=back)
+        more = high - added
+        rest = high - more
+        np.subtract(added, rest, out=rest)
+        more += old
+        rest -= more
+        lost += rest
         lost += self.low
         return Sum(high, lost)
 

@@ -1,5 +1,6 @@
 """Arms with a gamma belief over a rate: Poisson counts and exponential times (Section 3.4)."""
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -12,6 +13,7 @@ from adats.models.core.frozen import fill
 from adats.models.core.product import ProductArms
 from adats.models.core.quadrature import Density
 from adats.models.core.stats import ArmStats
+from adats.models.core.ties import untied
 from adats.models.core.types import FloatArray, Rng
 from adats.models.gamma.stats import CountStats, PositiveStats
 
@@ -39,7 +41,10 @@ class _GammaArms(ProductArms):
             lambda u: np.stack([np.ones_like(u), np.exp(u), np.zeros_like(u)]),
             np.log(k) - np.log(r),
             1 / np.sqrt(k),
-            (-744.0, 700.0),
+            np.log(np.maximum(k, 1.0) / r),
+            1 / np.sqrt(np.maximum(k, 1.0)),
+            (-math.inf, 700.0 - max(0.0, math.log(r.max()))),  # so that r eᵘ is a number
+            np.exp,
         )
 
     def _log_normaliser_gain(self, new: Self) -> FloatArray:
@@ -74,7 +79,8 @@ class PoissonArms(_GammaArms):
         return self.mean
 
     def sample(self, rng: Rng) -> FloatArray:
-        return rng.standard_gamma(self.shape) / self.rate
+        draws = rng.standard_gamma(self.shape) / self.rate
+        return untied(draws, rng, bottom=self.shape)
 
     def below(self, x: FloatArray) -> FloatArray:
         return np.asarray(gammainc(self.shape, self.rate * x))
@@ -123,7 +129,8 @@ class ExponentialArms(_GammaArms):
         return self.mean**2
 
     def sample(self, rng: Rng) -> FloatArray:
-        return self.rate / np.maximum(rng.standard_gamma(self.shape), self.rate / LARGEST)
+        draws = self.rate / np.maximum(rng.standard_gamma(self.shape), self.rate / LARGEST)
+        return untied(np.minimum(draws, LARGEST), rng, top=(LARGEST, self.shape))
 
     def below(self, x: FloatArray) -> FloatArray:
         return np.asarray(gammaincc(self.shape, self.rate / x))
@@ -134,12 +141,10 @@ class ExponentialArms(_GammaArms):
 
     def density(self) -> Density:
         """The mean reward is one over the rate: the same mirrored."""
-        rate = self._rate_density()
-        return rate._replace(
-            basis=lambda u: rate.basis(-u),
-            slopes=lambda u: -rate.slopes(-u),
-            mode=-rate.mode,
-            ends=(-700.0, 709.0),
+        return (
+            self._rate_density()
+            .mirrored()
+            ._replace(reward=lambda u: np.exp(np.minimum(u, math.log(LARGEST))))
         )
 
     def updated(self, stats: Any) -> Self:

@@ -10,7 +10,7 @@ from scipy.special import ndtr
 
 from adats.models.core import checks
 from adats.models.core.frozen import fill, put
-from adats.models.core.product import ProductArms
+from adats.models.core.product import SEVERAL, ProductArms
 from adats.models.core.quadrature import Density
 from adats.models.core.types import BoolArray, FloatArray, IntArray, N, Rng
 from adats.models.gaussian.chances import best_gaussian, chance_gaussian, chances_gaussian
@@ -93,7 +93,7 @@ class GaussianArms(ProductArms):
         return chances_gaussian(self.mean, self.scale, arms, allowed)
 
     def stack_chances(self, weights: FloatArray, separate: bool) -> FloatArray | None:
-        if separate:
+        if separate or len(self.mean) > SEVERAL:
             return super().stack_chances(weights, separate)
         each = [best_gaussian(m, s) for m, s in zip(self.mean, self.scale, strict=True)]
         chances: FloatArray = weights[:, 0] @ np.array(each) / weights[:, 0].sum()
@@ -102,8 +102,8 @@ class GaussianArms(ProductArms):
     def density(self) -> Density | None:
         if not self.scale.all():
             return None
-        unit = self.scale.max()
-        mean, scale = (self.mean - self.mean.mean()) / unit, self.scale / unit
+        unit, centre = self.scale.max(), self.mean.mean()
+        mean, scale = (self.mean - centre) / unit, self.scale / unit
         precision = scale**-2.0
         rest = 0.5 * np.log(precision / (2 * math.pi)) - 0.5 * precision * mean**2
         return Density(
@@ -112,7 +112,10 @@ class GaussianArms(ProductArms):
             lambda u: np.stack([np.ones_like(u), 2 * u, np.zeros_like(u)]),
             mean,
             scale,
+            mean,
+            scale,
             (-math.inf, math.inf),
+            lambda u: centre + unit * u,
         )
 
     def updated(self, stats: Any) -> Self:

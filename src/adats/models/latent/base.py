@@ -57,6 +57,7 @@ class LatentBase(MetaBase[S, D]):
     frames: tuple[FloatArray, FloatArray] = field(repr=False)  # of N(mu_q, Σ_q), and transposed
     _known_mu: ClassVar[linalg.Gaussians | None] = None  # of an object, once asked for
     _known_moments: ClassVar[tuple[FloatArray, FloatArray] | None] = None
+    _known_weights: ClassVar[FloatArray | None] = None
 
     def _set(
         self,
@@ -152,7 +153,11 @@ class LatentBase(MetaBase[S, D]):
     @property
     def weights(self) -> FloatArray:
         """The belief in each candidate given all tasks."""
-        return softmax(self.log_posterior)
+        known = self._known_weights
+        if known is None:
+            known = softmax(self.log_posterior)
+            put(self, "_known_weights", known)
+        return known
 
     def log_evidence(self) -> float:
         """Log density of all absorbed rewards."""

@@ -48,8 +48,9 @@ def matched(
     family: Family, weights: FloatArray, means: FloatArray, variances: FloatArray
 ) -> "LatentArms":
     """Every arm by itself, with the mean and variance of eta over all candidates."""
-    mean = weights @ means
-    variance = weights @ (variances + (means - mean[..., None, :]) ** 2)
+    mean = weights.dot(means)
+    gaps = means - mean[..., None, :]
+    variance = weights.dot(variances + gaps * gaps)
     return LatentArms(family, mean, np.sqrt(variance))
 
 
@@ -61,9 +62,9 @@ def apart(
     common: FloatArray,
 ) -> "LatentArms":
     """As `matched`, without what all arms have in common: what is left is how they differ."""
-    shifts = means.mean(axis=-1, keepdims=True)
-    centre = (weights @ shifts)[..., None, :]
-    return matched(family, weights, means - shifts + centre, variances - common)
+    shifts = means.dot(linalg.ones(means.shape[-1]))[..., None] / means.shape[-1]
+    centre = weights.dot(shifts)[..., None, :]
+    return matched(family, weights, means - (shifts - centre), variances - common)
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,8 +10,11 @@ from typing import NamedTuple
 import numpy as np
 
 from adats.models.core.draws import Draws
+from adats.models.core.linalg import ones
 from adats.models.core.types import FloatArray, IntArray, Rng
 from adats.models.latent.sites import LEAST_VARIANCE
+
+AT_A_TIME = 512  # tasks, where many are summed: what a processor's cache can hold
 
 
 def in_common(together: FloatArray, squares: FloatArray) -> FloatArray:
@@ -20,8 +23,8 @@ def in_common(together: FloatArray, squares: FloatArray) -> FloatArray:
     It is at least 0, and at most the least variance.
     """
     arms = squares.shape[-1]
-    mean = (together - np.add.reduce(squares, axis=-1)) / max(arms * (arms - 1), 1)
-    common: FloatArray = np.minimum(np.maximum(mean, 0.0), squares.min(axis=-1))
+    mean = (together - squares.dot(ones(arms))) / max(arms * (arms - 1), 1)
+    common: FloatArray = np.minimum(np.maximum(mean, 0.0), np.minimum.reduce(squares, axis=-1))
     return common[..., None]
 
 
@@ -35,24 +38,29 @@ class LevelPrior(NamedTuple):
     def cavities(self, sites: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Mean and variance of each eta, from all sites but its own."""
         a, e = self._about_level(sites)
-        rest = a.sum(axis=-1, keepdims=True) - a
+        one = ones(a.shape[-1])
+        rest = a.dot(one)[..., None] - a
         variance = self.shared / (1.0 + self.shared * rest)
-        m = self.mean + variance * (e.sum(axis=-1, keepdims=True) - e)
+        m = self.mean + variance * (e.dot(one)[..., None] - e)
         return m, self.own + variance
 
     def cavity(self, sites: FloatArray, arm: int) -> tuple[FloatArray, FloatArray]:
         """Those of one arm."""
         a, e = self._about_level(sites)
-        shared = self.shared[..., 0]
-        variance = shared / (1.0 + shared * (np.add.reduce(a, axis=-1) - a[..., arm]))
-        m = self.mean[..., arm] + variance * (np.add.reduce(e, axis=-1) - e[..., arm])
+        one, shared = ones(a.shape[-1]), self.shared[..., 0]
+        variance = shared / (1.0 + shared * (a.dot(one) - a[..., arm]))
+        m = self.mean[..., arm] + variance * (e.dot(one) - e[..., arm])
         return m, self.own[..., arm] + variance
 
     def _about_level(self, sites: FloatArray) -> tuple[FloatArray, FloatArray]:
         """What each arm says about the level: its precision, and precision times mean."""
-        w, b = sites[0], sites[1]
-        q = 1.0 + self.own * w
-        return w / q, (b - w * self.mean) / q
+        w = sites[0]
+        q = self.own * w
+        q += 1.0
+        a = w / q
+        e = sites[1] / q
+        e -= a * self.mean
+        return a, e
 
 
 class LevelSpread(NamedTuple):
@@ -73,33 +81,37 @@ class LevelSpread(NamedTuple):
 
         Its blocks are M = P G̃, minus h = P b̃, and -2c.
         """
-        w, b, log_s = sites
-        q = 1.0 / (1.0 + self.own * w)
-        both = sites[:2] * q
-        a, e = both
-        sums = np.add.reduce(both, axis=-1)
-        known = 1.0 + self.shared[:, 0] * sums[0]
-        x = np.empty((*w.shape[:-1], w.shape[-1] + 1))
+        w, b, log_s = sites[0], sites[1], sites[2]
+        arms = w.shape[-1]
+        one, shared = ones(arms), self.shared[:, 0]
+        q = self.own * w
+        q += 1.0
+        a, e = w / q, b / q
+        known = 1.0 + shared * a.dot(one)
+        x = np.empty((*w.shape[:-1], arms + 1))
         x[..., :-1] = a
-        np.negative(sums[1], out=x[..., -1])
-        scaled = x * (self.shared[:, 0] / -known)[..., None]
+        np.negative(e.dot(one), out=x[..., -1])
+        scaled = x * (shared / -known)[..., None]
         np.multiply(scaled[..., None], x[..., None, :], out=found)
-        size = w.shape[-1] + 1
-        found.reshape(*found.shape[:-2], size * size)[..., : -1 : size + 1] += a
+        found.reshape(*found.shape[:-2], -1)[..., : -1 : arms + 2] += a
         found[..., -1, :-1] -= e
         found[..., :-1, -1] -= e
-        rest = self.own * b
-        rest *= e
-        rest += np.log(q)
-        rest += 2.0 * log_s
-        found[..., -1, -1] += np.log(known) - np.add.reduce(rest, axis=-1)
+        rest = np.log(q)
+        e *= self.own
+        e *= b
+        rest -= e
+        rest -= 2.0 * log_s
+        found[..., -1, -1] += np.log(known) + rest.dot(one)
 
     def message_sum(self, sites: FloatArray) -> FloatArray:
-        """The sum of what many tasks say; the sites of each task are along the second axis.
+        """The sum of what many tasks say; the sites of each task are along the second axis."""
+        starts = range(0, sites.shape[1], AT_A_TIME)
+        parts = (sites[:, i : i + AT_A_TIME] for i in starts)
+        return sum(map(self._message_sum, parts), start=np.zeros(()))
 
-        The same blocks as in `message`, summed by one product of matrices a candidate.
-        """
-        w, b, log_s = sites
+    def _message_sum(self, sites: FloatArray) -> FloatArray:
+        """The same blocks as in `message`, summed by one product of matrices a candidate."""
+        w, b, log_s = np.ascontiguousarray(sites)
         q = 1.0 / (1.0 + self.own * w)
         a, e = w * q, b * q
         x = np.concatenate([a, -np.add.reduce(e, axis=-1, keepdims=True)], axis=-1)
@@ -121,7 +133,7 @@ class LevelSpread(NamedTuple):
         w = sites[0]
         q = 1.0 / (1.0 + self.own * w)
         a = w * q
-        return q, a, self.shared / (1.0 + self.shared * np.add.reduce(a, axis=-1, keepdims=True))
+        return q, a, self.shared / (1.0 + self.shared * a.dot(ones(a.shape[-1]))[..., None])
 
     def moments(
         self, sites: FloatArray, mu: FloatArray, halves: FloatArray
@@ -129,14 +141,15 @@ class LevelSpread(NamedTuple):
         """Mean and variance of each entry of theta in a task with these sites, where mu ~ N(mu,
         XᵀX), and the variance that they have in common."""
         q, a, gain = self._parts(sites)
-        b = sites[1]
-        about = np.add.reduce(b * q - a * mu, axis=-1, keepdims=True)
+        b, one = sites[1], ones(q.shape[-1])
+        about = (b * q - a * mu).dot(one)[..., None]
         mean = q * (mu + gain * about + self.own * b)
         moved = halves - np.matmul(halves, (a * gain)[..., None])
         moved *= q[..., None, :]
-        squares = np.add.reduce(moved * moved, axis=-2) + gain * q * q
-        totals = np.add.reduce(moved, axis=-1), np.add.reduce(q, axis=-1)
-        together = np.add.reduce(totals[0] ** 2, axis=-1) + gain[..., 0] * totals[1] ** 2
+        sums, total = moved.dot(one), q.dot(one)
+        moved *= moved
+        squares = np.add.reduce(moved, axis=-2) + gain * q * q
+        together = np.add.reduce(sums * sums, axis=-1) + gain[..., 0] * total * total
         common = in_common(together, squares)
         return mean, self.own * q + squares, common
 
@@ -159,16 +172,20 @@ class LevelSpread(NamedTuple):
     def sample(self, which: int, sites: FloatArray, mu: FloatArray, rng: Rng) -> FloatArray:
         """A draw of theta under one candidate, where mu is known."""
         own, shared = self.own.item(which), self.shared.item(which)
-        w, b = sites[0, which], sites[1, which]
-        q = 1.0 / (1.0 + own * w)
-        left = (b - w * mu) * q
-        gain = shared / (1.0 + shared * float(w.dot(q)))
+        w = sites[0, which]
+        q = own * w
+        q += 1.0
+        a = w / q
+        left = sites[1, which] / q
+        left -= a * mu
+        one = ones(w.size)
+        gain = shared / (1.0 + shared * float(a.dot(one)))
         z = rng.standard_normal(w.size + 1)
-        level = gain * float(np.add.reduce(left)) + math.sqrt(gain) * z.item(-1)
-        theta: FloatArray = np.sqrt(own * q)
+        level = gain * float(left.dot(one)) + math.sqrt(gain) * z.item(-1)
+        theta: FloatArray = np.sqrt(own / q)
         theta *= z[:-1]
         theta += mu
-        theta += level * q
+        theta += level / q
         theta += own * left
         return theta
 
@@ -196,4 +213,4 @@ class LevelSpread(NamedTuple):
 
     def own_variances(self, arms: int) -> FloatArray:
         """What each entry of theta has for itself, beside the level."""
-        return np.broadcast_to(self.own, (len(self.own), arms))
+        return self.own * ones(arms)

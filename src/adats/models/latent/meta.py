@@ -44,6 +44,7 @@ from adats.models.latent.spreads import gathered, learn_full, learn_level
 from adats.models.latent.stats import ArmSites, ClickStats, EventStats
 
 STATS: dict[str, type[ArmSites]] = {"binary": ClickStats, "count": EventStats}
+NEGLIGIBLE = -30.0  # log of a weight beside the best: beliefs do without such candidates
 FARTHEST, WIDEST = 30.0, 10.0  # of theta in a task: its mean, and its standard deviation
 
 
@@ -231,6 +232,8 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
             raise ValueError(f"statistics of {stats.table.shape[1]} arms, not of as many as before")
         prior = self._task_anchor(phi, None if phi is self.design else phi)
         before = old.stats.sites_of(candidates)
+        both = np.empty((3, 2, *before.shape[1:]))
+        both[:, 0] = before
         pulls, had = stats.pulls, old.stats.pulls
         n, s = stats.table[0], stats.table[1]
         if old.stats.anchor == self.anchor.number and doublings(pulls) == doublings(had):
@@ -239,8 +242,8 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
                 ep.update_site(self.family, n.item(arm), s.item(arm), prior, after, arm)
         else:
             after = ep.settled(self.family, n, s, prior, before)
+        both[:, 1] = after
         new = LatentDigest(stats.with_sites(after, self.anchor.number), phi, self.spread)
-        both = np.stack([before, after], axis=1)
         bases = old.stats.log_base, stats.log_base
         log_base = np.array(bases)[:, None] if any(bases) else None
         out, add = _message(self.spread, both, phi, np.array([[had], [pulls]]), log_base)
@@ -267,15 +270,12 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
             return LatentDigests(rows, self)
         counts, arms = 2 * self.n_arms, self.n_arms
         tables, place = same_rows(rows[:, :counts])
-        n, s = tables[:, :arms], tables[:, arms:]
-        prior, start = self.anchor.prior, np.zeros((3, len(n), self.log_weights.size, arms))
-        if isinstance(self.spread, LevelSpread):
-            sites = ep.settled_many(self.family, n, s, prior, start)
-        else:
-            sites = ep.settled(self.family, n[:, None], s[:, None], prior, start)
+        n, s = tables[:, None, :arms], tables[:, None, arms:]
+        start = np.zeros((3, len(tables), self.log_weights.size, arms))
+        sites = ep.settled(self.family, n, s, self.anchor.prior, start)
         new = rows.copy()
         size = sites[:, 0].size
-        new[:, -2 - size : -2] = np.moveaxis(sites, 0, 1).reshape(len(n), size)[place]
+        new[:, -2 - size : -2] = np.moveaxis(sites, 0, 1).reshape(len(tables), size)[place]
         new[:, -2] = self.anchor.number
         return LatentDigests(new, self)
 
@@ -314,9 +314,15 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
     # beliefs
 
     def _joint(self, sites: FloatArray, phi: FloatArray | None) -> LatentBelief:
+        """Under all candidates but those which are all but impossible."""
         mean, halves = self.mu_moments(phi)
-        theta, wide = self.spread.given(sites, mean, np.swapaxes(halves, -1, -2))
-        return LatentBelief(self.family, self.log_posterior, theta, wide)
+        logs, spread = self.log_posterior, self.spread
+        likely = logs > logs.max() + NEGLIGIBLE
+        if not likely.all():
+            logs, mean, halves, sites = logs[likely], mean[likely], halves[likely], sites[:, likely]
+            spread = type(spread)(*(part[likely] for part in spread))
+        theta, wide = spread.given(sites, mean, np.swapaxes(halves, -1, -2))
+        return LatentBelief(self.family, logs, theta, wide)
 
     def task_prior(self, *, design: FloatArray | None = None) -> LatentBelief:
         """P_s: the uncertainty of mu and of the spreads is marginalised out."""
@@ -363,9 +369,10 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         means, halves = self.mu_moments(self._phi(design))
         weights = self.weights
         squares = np.add.reduce(halves * halves, axis=-2)
-        together = np.add.reduce(np.add.reduce(halves, axis=-1) ** 2, axis=-1)
+        sums = halves.dot(linalg.ones(means.shape[-1]))
+        together = np.add.reduce(sums * sums, axis=-1)
         mu = apart(self.family, weights, means, squares, in_common(together, squares))
-        within = weights @ self.spread.own_variances(means.shape[-1])
+        within = weights.dot(self.spread.own_variances(means.shape[-1]))
         return linalg.part_of(mu.eta_scale**2, within)
 
     def prior_given(self, mu: ArrayLike, *, design: FloatArray | None = None) -> LatentBelief:

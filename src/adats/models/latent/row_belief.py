@@ -13,7 +13,7 @@ from adats.models.core.linalg import times
 from adats.models.core.types import Conditioned, FloatArray, IntArray, Rng
 from adats.models.core.weights import draw, softmax
 from adats.models.latent import full
-from adats.models.latent.belief import LatentArms
+from adats.models.latent.belief import FAR_CAUTION, FAR_TASKS, LatentArms
 from adats.models.latent.family import Family
 from adats.models.latent.row_stats import RowSites
 from adats.models.latent.sites import settled
@@ -30,6 +30,8 @@ class LatentRows(BeliefBase):
     """
 
     NAME: ClassVar[str] = "latent-linear"
+    FAR_CAUTION: ClassVar[float] = FAR_CAUTION
+    FAR_TASKS: ClassVar[int] = FAR_TASKS
     family: Family
     log_weights: FloatArray  # (candidates,)
     theta: FloatArray  # (candidates, d)

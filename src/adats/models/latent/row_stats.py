@@ -136,8 +136,11 @@ class RowSites:
         return type(self)(rows, table, sites, anchor, stale, frozen, gone, before)
 
     def _with_rows(self, x: FloatArray, columns: list[FloatArray]) -> Self:
-        table = np.array(columns).reshape(-1, self.ROWS).T
-        return self._merged(x, table, self.frozen, self.gone)
+        return self.with_table(x, np.array(columns).reshape(-1, self.ROWS).T)
+
+    def with_table(self, rows: FloatArray, table: FloatArray) -> Self:
+        """With more rows and their table, in any order; some may be the same or without pulls."""
+        return self._merged(rows + 0.0, table, self.frozen, self.gone)
 
     def _merged(
         self, x: FloatArray, table: FloatArray, frozen: FloatArray | None, gone: float
@@ -201,6 +204,10 @@ class RowSites:
         rows, table = self.rows[stay].copy(), self.table[:, stay].copy()
         new = type(self)(rows, table, None, anchor, (), frozen, gone)
         return new.with_sites(sites[..., stay].copy(), anchor)
+
+    def unsettled(self) -> Self:
+        """The counts alone, and what is left of rows that were let go."""
+        return type(self)(self.rows, self.table, frozen=self.frozen, gone=self.gone)
 
     # of agents
 

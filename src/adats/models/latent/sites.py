@@ -17,8 +17,10 @@ WIDER = 1.2  # nodes reach further than those of a Gaussian: tails are heavier
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
 NODES = WIDER * _NODES
 LOG_WEIGHTS = np.log(_WEIGHTS * WIDER / np.sqrt(2 * np.pi)) + 0.5 * _NODES**2
-POWERS = np.stack([np.ones(NODES.size), NODES, NODES**2], axis=1)
-BASIS = np.concatenate([POWERS.T, LOG_WEIGHTS[None]])
+COUNT = NODES.size
+POWERS = np.stack([np.ones(COUNT), NODES, NODES**2])
+BASIS = np.zeros((6, 2 * COUNT))  # of the log density at the nodes, and of the nodes themselves
+BASIS[:4, :COUNT], BASIS[4:, COUNT:] = [*POWERS, LOG_WEIGHTS], POWERS[:2]
 # nodes are laid anew if the mean is further off, or the variance less or more
 FAR, THIN, WIDE = 0.5**2, 0.5, 2.0
 NARROW = 1e-9
@@ -44,27 +46,42 @@ class SitePrior(Protocol):
         ...
 
 
-def mode(family: Family, n: FloatArray, s: FloatArray, m: FloatArray, v: FloatArray) -> FloatArray:
+def mode(
+    family: Family,
+    n: FloatArray,
+    s: FloatArray,
+    m: FloatArray,
+    v: FloatArray,
+    near: FloatArray | None = None,
+) -> FloatArray:
     """Where s·x - n·A(x) - (x - m)²/2v is largest, closely.
 
-    Newton's method, from the end of [m, what the rewards alone say] at which A'' is larger: it
-    then comes from one side and never overshoots.
+    Newton's method, from where it is said to be `near`. If it is not, from the end of [m, what the
+    rewards alone say] at which A'' is larger: it then comes from one side and never overshoots.
     """
-    least, most = 1 / LARGEST_MEAN, min(family.most, LARGEST_MEAN) * (1 - 1 / LARGEST_MEAN)
-    alone = family.eta(np.minimum(np.maximum(s / np.maximum(n, least), least), most))
-    top = family.steepest
-    low = np.minimum(np.maximum(m, alone), top)
-    if np.isfinite(top):
-        below = (top - m) / v + n * family.mean(top) > s
-        low = np.where(below, low, np.maximum(np.minimum(m, alone), top))
-    x: FloatArray = low
+    x, off = (m, np.inf) if near is None else _newton_step(family, n, s, m, v, near)
+    if off > FAR:
+        least, most = 1 / LARGEST_MEAN, min(family.most, LARGEST_MEAN) * (1 - 1 / LARGEST_MEAN)
+        alone = family.eta(np.minimum(np.maximum(s / np.maximum(n, least), least), most))
+        top = family.steepest
+        x = np.minimum(np.maximum(m, alone), top)
+        if np.isfinite(top):
+            below = (top - m) / v + n * family.mean(top) > s
+            x = np.where(below, x, np.maximum(np.minimum(m, alone), top))
     for _ in range(NEWTON_STEPS):
-        precision = 1.0 / v + n * family.variance(x)
-        step = ((m - x) / v + s - n * family.mean(x)) / precision
-        x = x + step
-        if (step * step * precision).max(initial=0.0) < CLOSE * CLOSE:
+        if off < CLOSE * CLOSE:
             break
+        x, off = _newton_step(family, n, s, m, v, x)
     return x
+
+
+def _newton_step(
+    family: Family, n: FloatArray, s: FloatArray, m: FloatArray, v: FloatArray, x: FloatArray
+) -> tuple[FloatArray, float]:
+    """The next x, and the square of the longest step in standard deviations."""
+    precision = 1.0 / v + n * family.variance(x)
+    step = ((m - x) / v + s - n * family.mean(x)) / precision
+    return x + step, float((step * step * precision).max(initial=0.0))
 
 
 def fit(
@@ -79,34 +96,34 @@ def fit(
 ) -> tuple[FloatArray, FloatArray]:
     """Put w, b and log s into `found`: those with the moments of the cavity times the likelihood.
 
-    By Gauss-Hermite quadrature around a centre near the mode. Returns how far from the centre the
-    mean is, and the variance, both in units of sd.
+    Of a row of arms, by Gauss-Hermite quadrature around a centre near the mode. Returns how far
+    from the centre the mean is, and the variance, both in units of sd.
     """
     precision = 1.0 / v
     shift = m * precision
     slope = shift + s
-    bend = -0.5 * precision
-    line = np.empty((*m.shape, 4))  # the log density but for A: coefficients of 1, t, t², a weight
-    line[..., 0] = (slope + bend * centre) * centre
-    line[..., 1] = (slope - precision * centre) * sd
-    line[..., 2] = bend * (sd * sd)
-    line[..., 3] = 1.0
-    logs = line.dot(BASIS)
-    normal = family.log_partition(centre[..., None] + sd[..., None] * NODES)
-    normal *= n if isinstance(n, float) else n[..., None]
+    line = np.empty((6, centre.size))  # coefficients of the log density but for A, and of eta
+    line[0] = (slope - 0.5 * precision * centre) * centre
+    line[1] = (slope - precision * centre) * sd
+    square = sd * sd
+    line[2] = -0.5 * precision * square
+    line[3] = 1.0
+    line[4], line[5] = centre, sd
+    both = line.T.dot(BASIS)
+    logs, normal = both[:, :COUNT], family.log_partition(both[:, COUNT:])
+    normal *= n if isinstance(n, float) else n[:, None]
     logs -= normal
     top = np.maximum.reduce(logs, axis=-1)
-    logs -= top[..., None]
-    mass = np.exp(logs, out=logs).dot(POWERS)
-    total = mass[..., 0]
-    first = mass[..., 1] / total
-    spread = np.maximum(mass[..., 2] / total - first * first, NARROW)
+    logs -= top[:, None]
+    total, first, second = POWERS.dot(np.exp(logs).T)
+    first /= total
+    spread = np.maximum(second / total - first * first, NARROW)
     mean = centre + sd * first
-    tight = 1.0 / (spread * (sd * sd))
-    both = tight * mean
+    tight = 1.0 / (spread * square)
+    weighted = tight * mean
     np.maximum(tight - precision, SMALLEST, out=found[0])  # log-concave: never negative
-    np.subtract(both, shift, out=found[1])
-    np.add(top + np.log(total / np.sqrt(spread)), -0.5 * mean * both, out=found[2])
+    np.subtract(weighted, shift, out=found[1])
+    np.subtract(top + np.log(total / np.sqrt(spread)), 0.5 * mean * weighted, out=found[2])
     return first, spread
 
 
@@ -124,58 +141,8 @@ def update_site(
     variance = v / (1.0 + own[0] * v)
     centre = variance * (m / v + own[1])
     first, spread = fit(family, n, s, m, v, centre, np.sqrt(variance), own)
-    least, most = np.minimum.reduce(spread), np.maximum.reduce(spread)
-    if least < THIN or most > WIDE or np.maximum.reduce(first * first) > FAR:
-        _search(family, np.full(m.shape, n), np.full(m.shape, s), m, v, own)
-
-
-def settled_many(
-    family: Family, n: FloatArray, s: FloatArray, prior: SitePrior, sites: FloatArray
-) -> FloatArray:
-    """As `settled`, of many tasks (the first axis of n and s, the second of the sites), one arm
-    after another and only in the tasks that pulled it."""
-    check_counts(family, n, s)
-    sites = np.where(n[:, None] > 0, sites, 0.0)
-    moving = np.arange(len(n))  # tasks
-    for _ in range(SWEEPS):
-        moved = np.zeros(len(n))
-        for arm in range(n.shape[1]):
-            some = moving[n[moving, arm] > 0]
-            if some.size == 0:
-                continue
-            own = sites[:, some]
-            before = own[:2, ..., arm].copy()
-            m, v = update_sites(family, n[some, arm], s[some, arm], prior, own, arm)
-            sites[..., arm][:, some] = own[..., arm]
-            tight = own[0, ..., arm] + 1.0 / v
-            change = own[1, ..., arm] - before[1]
-            change -= (own[0, ..., arm] - before[0]) * (m / v + own[1, ..., arm]) / tight
-            moved[some] = np.maximum(moved[some], (change * change / tight).max(axis=-1))
-        several = (n[moving] > 0).sum(axis=1) > 1  # one arm alone has its site at once
-        moving = moving[several & (moved[moving] >= SETTLED**2)]
-        if moving.size == 0:
-            break
-    return sites
-
-
-def update_sites(
-    family: Family, n: FloatArray, s: FloatArray, prior: SitePrior, sites: FloatArray, arm: int
-) -> tuple[FloatArray, FloatArray]:
-    """As `update_site`, of one arm in many tasks; gives the cavities, mean and variance."""
-    own = sites[..., arm]
-    m, v = prior.cavity(sites, arm)
-    variance = v / (1.0 + own[0] * v)
-    centre = variance * (m / v + own[1])
-    found = np.empty(own.shape)
-    first, spread = fit(family, n[:, None], s[:, None], m, v, centre, np.sqrt(variance), found)
-    off = (spread < THIN) | (spread > WIDE) | (first * first > FAR)
-    if off.any():
-        pulls, wins = (np.broadcast_to(part[:, None], m.shape)[off] for part in (n, s))
-        some = np.empty((3, pulls.size))
-        _search(family, pulls, wins, m[off], v[off], some)
-        found[:, off] = some
-    own[...] = found
-    return m, v
+    if np.count_nonzero((first * first > FAR) | (spread < THIN) | (spread > WIDE)):
+        _search(family, np.full(m.shape, n), np.full(m.shape, s), m, v, None, own)
 
 
 def check_counts(family: Family, n: FloatArray, s: FloatArray) -> None:
@@ -192,29 +159,34 @@ def settled(
 ) -> FloatArray:
     """The sites of all arms, each right for its cavity, from any sites."""
     check_counts(family, n, s)
-    seen = n > 0 if n.ndim == 1 else (n > 0).any(axis=tuple(range(n.ndim - 1)))
-    pulled = np.flatnonzero(seen)  # others have no site
-    shape = (*sites.shape[1:-1], pulled.size)
-    pulls, wins = np.broadcast_to(n[..., pulled], shape), np.broadcast_to(s[..., pulled], shape)
-    m, v = (part[..., pulled] for part in prior.cavities(sites))
+    pulled = np.broadcast_to(n > 0, sites.shape[1:])  # others have no site
+    pulls, wins = (np.broadcast_to(part, sites.shape[1:])[pulled] for part in (n, s))
+    m, v = (part[pulled] for part in prior.cavities(sites))
     for sweep in range(SWEEPS):
-        before, sites = sites, np.zeros(sites.shape)
-        found = np.empty((3, *shape))
-        _search(family, pulls, wins, m, v, found)
-        sites[..., pulled] = found if n.ndim == 1 else found * (pulls > 0)
+        before, sites = sites[:, pulled], np.zeros(sites.shape)
+        found = np.empty(before.shape)
+        near = (m + before[1] * v) / (1.0 + before[0] * v)
+        _search(family, pulls, wins, m, v, near, found)
         if DAMPED_FROM <= sweep < SWEEPS - 1:
-            sites = 0.5 * (before + sites)
+            found = 0.5 * (before + found)
+        sites[:, pulled] = found
         old = m
-        m, v = (part[..., pulled] for part in prior.cavities(sites))
+        m, v = (part[pulled] for part in prior.cavities(sites))
         if ((m - old) ** 2 / v).max(initial=0.0) < SETTLED**2:
             break
     return sites
 
 
 def _search(
-    family: Family, n: FloatArray, s: FloatArray, m: FloatArray, v: FloatArray, found: FloatArray
+    family: Family,
+    n: FloatArray,
+    s: FloatArray,
+    m: FloatArray,
+    v: FloatArray,
+    near: FloatArray | None,
+    found: FloatArray,
 ) -> None:
-    """Put sites into `found` if it is not known where the mode is."""
-    centre = mode(family, n, s, m, v)
+    """Put sites of a row of arms into `found`, with nodes around the mode."""
+    centre = mode(family, n, s, m, v, near)
     sd = 1.0 / np.sqrt(1.0 / v + n * family.variance(centre))
     fit(family, n, s, m, v, centre, sd, found)

@@ -14,7 +14,9 @@ from adats.models.core.errors import InvalidValue
 from adats.models.core.frozen import fill, unchecked
 from adats.models.core.product import ProductArms
 from adats.models.core.types import Conditioned, FloatArray, IntArray, Rng
-from adats.models.core.weights import LIGHT, average, draw, log_of, quantile, softmax, spread
+from adats.models.core.weights import LIGHT, average, draw, log_of, softmax, spread
+
+FAINT = 1e-18  # indices leave out a candidate of less weight
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,14 +72,25 @@ class MixtureArms(BeliefBase):
             parameters = tuple(p[:, arms] for p in parameters)
             weights = weights[:, arms] if separate else weights
         heavy = weights.max(axis=1) > LIGHT
-        stack = self.components.of(*(p[heavy] for p in parameters))
-        return stack.stack_chances(weights[heavy], separate)
+        if not heavy.all():
+            parameters, weights = tuple(p[heavy] for p in parameters), weights[heavy]
+        return self.components.of(*parameters).stack_chances(weights, separate)
 
     def below(self, x: FloatArray) -> FloatArray:
         return average(self.weights, self.components.below(x))
 
+    @property
+    def apart(self) -> Self:
+        """Without candidates that no index can tell."""
+        heavy = self.weights.max(axis=1) > FAINT
+        if heavy.all():
+            return self
+        some = self.components.of(*(p[heavy] for p in self.components.parameters()))
+        return self.of(self.log_weights[heavy], some)
+
     def upper(self, z: FloatArray | float) -> FloatArray:
-        return quantile(self.below, self.components.upper(z), z)
+        weights = np.broadcast_to(self.weights, self.components.parameters()[0].shape)
+        return self.components.stack_upper(weights, z)
 
     def tightened(self, pending: FloatArray) -> Self:
         """When pending pulls have come in as expected under each candidate; no weight moves."""

@@ -10,13 +10,22 @@ from adats.models.core.types import FloatArray, IntArray
 from adats.paper.datasets import ImageData
 from adats.paper.experiments.claims import BELOW, COMPARABLE_TO_ORACLE, MINIMUM, Claim
 from adats.paper.experiments.image_priors import ClassPrior
-from adats.paper.experiments.measures import Measure, all_of, lower, standard_error
+from adats.paper.experiments.measures import (
+    Measure,
+    Measures,
+    all_of,
+    beside,
+    lower,
+    standard_error,
+)
 from adats.paper.experiments.panels import Outcome
 
-READINGS = {
+GAUSSIAN = {
     "features": "(a) mean and covariance of the class's features",
     "fit": "(b) fit over logged training tasks",
 }
+LOGISTIC = {"logistic": "(c) logistic: rewards taken for 0 or 1, fit over the same tasks"}
+READINGS = {**GAUSSIAN, **LOGISTIC}
 OracleRegrets = Mapping[tuple[str, str], FloatArray]  # of each run, by the μ_0 and Σ_0 it is told
 
 
@@ -90,7 +99,27 @@ def _resembles(outcomes: Sequence[Outcome]) -> Iterator[Measure]:
             yield Measure(o.panel.label, "classes resembled", figure, value, se, low=0.5)
 
 
-CLAIMS = (
+def _under(readings: Mapping[str, str], measures: Measures) -> Measures:
+    """The measures of these readings alone."""
+
+    def some(outcomes: Sequence[Outcome]) -> Iterator[Measure]:
+        return measures(
+            [o for o in outcomes if isinstance(o, MeanOverClasses) and o.reading in readings]
+        )
+
+    return some
+
+
+def _logistic_beside_gaussian(outcomes: Sequence[Outcome]) -> Iterator[Measure]:
+    pooled = {o.reading: o for o in outcomes if isinstance(o, MeanOverClasses)}
+    for logistic in LOGISTIC:
+        for reading in GAUSSIAN:
+            for agent in pooled[logistic].panel.agents:
+                than = f"the Gaussian one, {reading}"
+                yield beside(pooled[logistic], pooled[reading], agent, than)
+
+
+PAPER = (
     Claim(
         "“AdaTS learns a very good meta-parameter μ_* almost instantly, since its average digit / "
         "character in task 2 already resembles the unknown highly-rewarding digit / character”",
@@ -107,4 +136,20 @@ CLAIMS = (
     ),
     COMPARABLE_TO_ORACLE,
     MINIMUM,
+)
+CLAIMS = (
+    *(replace(claim, measures=_under(GAUSSIAN, claim.measures)) for claim in PAPER),
+    *(
+        Claim(
+            f"Agents that take rewards for 0 or 1: {claim.text}",
+            claim.rule,
+            _under(LOGISTIC, claim.measures),
+        )
+        for claim in PAPER
+    ),
+    Claim(
+        "Every agent has lower regret if it takes rewards for 0 or 1 than if for Gaussian",
+        BELOW,
+        _logistic_beside_gaussian,
+    ),
 )

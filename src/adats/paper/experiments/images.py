@@ -7,19 +7,26 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 import numpy as np
 
-from adats.models.core.types import IntArray, Rng
+from adats.models.core.types import Rng
 from adats.paper.datasets import ImageData, Split, load
 from adats.paper.experiments import image_report, records
 from adats.paper.experiments.figures import chart
 from adats.paper.experiments.image_claims import (
     CLAIMS,
+    GAUSSIAN,
     READINGS,
     ClassOutcome,
     OracleRegrets,
     of_reading,
 )
-from adats.paper.experiments.image_priors import ClassPrior, of_features, of_logs, of_play
-from adats.paper.experiments.panels import Options, Outcome, Panel, run_panel
+from adats.paper.experiments.image_priors import (
+    ClassPrior,
+    of_clicks,
+    of_features,
+    of_logs,
+    of_play,
+)
+from adats.paper.experiments.panels import Options, Outcome, Panel, outcome_of
 from adats.paper.experiments.report_text import ReportParts
 from adats.paper.experiments.simulations import PAPER_AGENTS
 from adats.paper.experiments.spec import (
@@ -31,13 +38,17 @@ from adats.paper.experiments.spec import (
     Tables,
 )
 from adats.plots.pictures import pictures_figure
-from adats.simulation.problems.classification import ClassificationProblem
+from adats.simulation.problems.classification import (
+    ClassificationProblem,
+    LogisticClassification,
+)
 from adats.simulation.simulate import simulate
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SHOWN = 4  # classes in the figures
+RIVAL = "AdaTS, Gaussian, reading (b)"  # in the figure of logistic agents
 PICTURE_AGENTS = (*PAPER_AGENTS, "ada-ts-")  # whose first pictures are kept
 
 
@@ -79,12 +90,21 @@ class Case(NamedTuple):
         data, (mu, cov) = (split.features, split.labels, self.positive), prior
         return ClassificationProblem(*data, mu, cov, arms=self.setting.arms, sure=self.setting.sure)
 
+    def logistic(self, split: Split, prior: ClassPrior) -> LogisticClassification:
+        """The same for agents that take rewards for 0 or 1; one more feature is 1."""
+        features = np.column_stack([split.features, np.ones(len(split.labels))])
+        data, (mu, cov) = (features, split.labels, self.positive), prior
+        return LogisticClassification(
+            *data, mu, cov, arms=self.setting.arms, sure=self.setting.sure
+        )
+
     def priors(self, seed: int) -> dict[str, ClassPrior]:
         """The readings of μ_0 and Σ_0, and what AdaTS learns on the training half."""
         train = self.images.train
         plain = of_features(train.features[train.labels == self.positive])
         nothing = ClassPrior(np.zeros_like(plain.mu), np.zeros_like(plain.cov))
         practice = self.problem(train, nothing)
+        clicks = self.logistic(train, ClassPrior(np.zeros(plain.mu.size + 1), np.zeros(())))
 
         def rng(use: int) -> Rng:
             key = (self.positive, use)
@@ -93,6 +113,7 @@ class Case(NamedTuple):
         return {
             "features": plain,
             "fit": of_logs(practice, rng(0)),
+            "logistic": of_clicks(clicks, rng(0)),
             "play": of_play(practice, rng(1)),
         }
 
@@ -108,38 +129,34 @@ class Case(NamedTuple):
         self, reading: str, prior: ClassPrior, oracle: OracleRegrets, options: Options
     ) -> ClassOutcome:
         """All agents under one reading."""
-        problem = self.problem(self.images.test, prior)
+        make = self.problem if reading in GAUSSIAN else self.logistic
+        problem = make(self.images.test, prior)
         title = f"{self.setting.title}: {self.images.classes[self.positive]}, {reading}"
         panel = Panel(title, lambda: problem, PAPER_AGENTS, **self.setting.sizes())
+        sizes = self.setting.sizes()
+        result = simulate(problem, PICTURE_AGENTS, **sizes, **options, detail="round", record=True)
+        assert result.actions is not None
+        first = dict(zip(PICTURE_AGENTS, result.actions[..., 0], strict=True))
         return ClassOutcome(
-            **vars(run_panel(panel, problem, **options)),
+            **vars(outcome_of(panel, result.of(PAPER_AGENTS))),
             images=self.images,
             reading=reading,
             positive=self.positive,
             prior=prior,
-            pulled=pulled_pictures(problem, PICTURE_AGENTS, self.setting.sizes(), options),
+            pulled=first,
             oracle=oracle,
         )
 
     def oracle_regrets(self, priors: dict[str, ClassPrior], options: Options) -> OracleRegrets:
-        """OracleTS told each μ_0, with the spread of the class and with none."""
+        """Gaussian OracleTS told each μ_0, with the spread of the class and with none."""
         spreads = {"features": priors["features"].cov, "none": priors["play"].cov}
         regrets = {}
-        for mean, prior in priors.items():
+        for mean in (*GAUSSIAN, "play"):
             for spread, cov in spreads.items():
-                problem = self.problem(self.images.test, ClassPrior(prior.mu, cov))
+                problem = self.problem(self.images.test, ClassPrior(priors[mean].mu, cov))
                 result = simulate(problem, ["oracle-ts"], **self.setting.sizes(), **options)
                 regrets[mean, spread] = result.total("oracle-ts")
         return regrets
-
-
-def pulled_pictures(
-    problem: ClassificationProblem, agents: Sequence[str], sizes: Sizes, options: Options
-) -> dict[str, IntArray]:
-    """By agent, (runs, tasks): the picture pulled in round 1."""
-    actions = simulate(problem, agents, record=True, **sizes, **options).actions
-    assert actions is not None
-    return dict(zip(agents, actions[..., 0], strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,6 +198,12 @@ def _figure(reading: str, outcomes: Sequence[Outcome]) -> "Figure":
         replace(chart(o), title=o.panel.title.removesuffix(f", {reading}"), note=READINGS[reading])
         for o in some
     ]
+    if reading not in GAUSSIAN:
+        rivals = [chart(o).curves["ada-ts"] for o in of_reading("fit", outcomes)[:SHOWN]]
+        charts = [
+            replace(drawn, curves={**drawn.curves, RIVAL: rival})
+            for drawn, rival in zip(charts, rivals, strict=True)
+        ]
     pictures = [
         {agent: o.images.test.images[o.pulled[agent]].mean(axis=0) for agent in PAPER_AGENTS}
         for o in some

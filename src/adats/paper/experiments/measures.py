@@ -110,10 +110,23 @@ def lowest(agent: str) -> Measures:
     return lambda outcomes: (_lower(o, agent, best_other(o)) for o in outcomes)
 
 
+def beside(o: Outcome, other: Outcome, agent: str, than: str) -> Measure:
+    """The regret of an agent is lower than in another outcome of the same runs, by z >= 2.
+
+    `than` is what the agent there is called.
+    """
+    what = f"{label_of(agent)} below {than}"
+    return _below(o, what, o.total(agent), other.total(agent))
+
+
 def _lower(o: Outcome, agent: str, than: str) -> Measure:
-    share, se = ratio(o.total(agent), o.total(than))
-    z = z_score(o.total(than) - o.total(agent))
     what = f"{label_of(agent)} below {label_of(than)}"
+    return _below(o, what, o.total(agent), o.total(than))
+
+
+def _below(o: Outcome, what: str, totals: FloatArray, others: FloatArray) -> Measure:
+    share, se = ratio(totals, others)
+    z = z_score(others - totals)
     return Measure(o.panel.label, what, f"{_percent(1 - share, se)}, z = {z:.1f}", z, 1.0, low=2.0)
 
 

@@ -16,12 +16,15 @@ from adats.models.core.types import FloatArray, Rng
 from adats.simulation.kernels import gaussian
 from adats.simulation.kernels.common import World, compiled, count_reward, pick_by_logs
 from adats.simulation.kernels.gaussian import posterior
+from adats.simulation.kernels.latent import derivatives
 from adats.simulation.kernels.linear import add_outer, dot, draw, rank_one, scores
+from adats.simulation.kernels.mixture import poisson
 from adats.simulation.kernels.registry import TS, LoopInput
 
 if TYPE_CHECKING:
-    from adats.simulation.problems import GaussianProblem, LinearProblem
+    from adats.simulation.problems import FeatureClicksProblem, GaussianProblem, LinearProblem
 
+NO_LINK, LOGIT, LOG = range(3)  # from a linear function of features to the mean of a reward
 Priors = tuple[FloatArray, FloatArray, FloatArray]  # as of one model, with an axis of models first
 
 
@@ -66,11 +69,15 @@ def linear_ensemble_task(
     log_weights: FloatArray,
     priors: Priors,
     sigma: float,
+    link: int,
     features: FloatArray,
     world: World,
     rng: Rng,
 ) -> tuple[float, FloatArray]:
-    """Linear bandits; `sigma` is the true noise. Each posterior is kept as in `linear_task`."""
+    """Linear bandits; `sigma` is the true noise. Each posterior is kept as in `linear_task`.
+
+    With a `link` the rewards are truly clicks, or counts, and there is no sigma.
+    """
     mean, factor, noise = priors
     theta, first, draws, regret, actions = world
     models, dim, size = factor.shape
@@ -89,6 +96,9 @@ def linear_ensemble_task(
         if t == 0 or len(features) > 1:
             across[:] = features[t].T
             scores(zero, across, theta, means)
+            if link != NO_LINK:
+                for k in range(arms):
+                    means[k] = derivatives(link == LOG, means[k])[0]
         if t < len(first):
             arm = first[t, 0]
         else:
@@ -97,7 +107,12 @@ def linear_ensemble_task(
             scores(mean[j], turned[j], u, point)
             scores(zero, across, point, values)
             arm = int(values.argmax())
-        y = means[arm] + sigma * draws[t]
+        if link == NO_LINK:
+            y = means[arm] + sigma * draws[t]
+        elif link == LOG:
+            y = poisson(means[arm], draws[t])
+        else:
+            y = 1.0 if draws[t] < means[arm] else 0.0
         z[:dim], z[dim] = across[:, arm], y
         add_outer(moments, z, 1.0)
         for j in range(models):
@@ -121,13 +136,21 @@ def play_gaussian(problem: "GaussianProblem", task: LoopInput) -> ArmStats | Non
 
 
 def play_linear(problem: "LinearProblem", task: LoopInput) -> LinearStats | None:
+    return _play_linear(task, problem.noise, NO_LINK)
+
+
+def play_clicks(problem: "FeatureClicksProblem", task: LoopInput) -> LinearStats | None:
+    return _play_linear(task, 0.0, LOG if problem.counts else LOGIT)
+
+
+def _play_linear(task: LoopInput, noise: float, link: int) -> LinearStats | None:
     if task.policy.number != TS:
         return None
     prior, features = task.prior, task.instance.features
     if features is None:
         raise ValueError("an instance of a linear bandit has features")
     priors = stacked([(b.mean, b.factor, b.noise) for b in prior.beliefs])
-    given = (prior.log_weights, priors, problem.noise, features, task.world(), task.rng)
+    given = (prior.log_weights, priors, noise, link, features, task.world(), task.rng)
     n, moments = linear_ensemble_task(*given)
     return LinearStats(n, moments)
 

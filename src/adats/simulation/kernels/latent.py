@@ -42,7 +42,7 @@ LIGHT = -20.0  # log of a weight, beside the best: such candidates sit a task ou
 def log_partition(counts: bool, eta: float) -> float:
     if counts:
         return math.exp(min(eta, LARGEST))
-    return max(eta, 0.0) + math.log1p(math.exp(-abs(eta)))
+    return max(eta, 0.0) + math.log(1.0 + math.exp(-abs(eta)))
 
 
 @compiled
@@ -92,9 +92,10 @@ def moments(
     """Of the cavity times the likelihood: top and sum of the masses, mean and variance in sd."""
     top = -np.inf
     logs = np.empty(NODES.size)
+    slope, bend = s + m / v, -0.5 / v
     for i in range(NODES.size):
         x = centre + sd * NODES[i]
-        logs[i] = s * x - n * log_partition(counts, x) + (m - 0.5 * x) * x / v + LOG_WEIGHTS[i]
+        logs[i] = (slope + bend * x) * x - n * log_partition(counts, x) + LOG_WEIGHTS[i]
         top = max(top, logs[i])
     total, first, second = 0.0, 0.0, 0.0
     for i in range(NODES.size):
@@ -141,11 +142,12 @@ def renew(
     more, shift = new_w - w, new_b - b
     grown = 1.0 + more * v
     move = (shift - more * mean[k]) / grown
-    column = cov[:, k].copy()
+    column, part = cov[:, k].copy(), more / grown
     for i in range(mean.size):
         mean[i] += column[i] * move
+        less = column[i] * part
         for j in range(mean.size):
-            cov[i, j] -= column[i] * column[j] * more / grown
+            cov[i, j] -= less * column[j]
     sites[0, k], sites[1, k], sites[2, k] = new_w, new_b, log_s
     return math.log(grown)
 
@@ -173,13 +175,14 @@ def draw(mean: FloatArray, cov: FloatArray, rng: Rng, lower: FloatArray, theta: 
         for i in range(j):
             rest -= lower[j, i] ** 2
         diagonal = math.sqrt(max(rest, 1e-300))
+        inverse = 1.0 / diagonal
         lower[j, j] = diagonal
         theta[j] += diagonal * z
         for i in range(j + 1, size):
             value = cov[i, j]
             for k in range(j):
                 value -= lower[i, k] * lower[j, k]
-            lower[i, j] = value / diagonal
+            lower[i, j] = value * inverse
             theta[i] += lower[i, j] * z
 
 
@@ -205,6 +208,7 @@ def latent_task(
         if logs[j] - top < LIGHT:
             logs[j] = -np.inf
     lower, point = np.empty((arms, arms)), np.empty(arms)
+    etas, variances = np.empty((candidates, arms)), np.empty((candidates, arms))
     best, rounds = theta.max(), regret.size
     for t in range(rounds):
         if t < len(first):
@@ -214,10 +218,13 @@ def latent_task(
             draw(mean[j], cov[j], rng, lower, point)
             arm = int(point.argmax())
         elif number == GREEDY:
-            arm = greedy_arm(counts, logs, mean, cov)
+            for j in range(candidates):
+                variances[j] = np.diag(cov[j])
+            arm = greedy_arm(counts, logs, mean, variances)
         else:
-            left = rounds - t
-            arm = index_arm(number, levels[t], left, counted, counts, logs, weights, mean, cov)
+            apart(logs, weights, mean, cov, etas, variances)
+            level, left = levels[t], rounds - t
+            arm = index_arm(number, level, left, counted, counts, weights, etas, variances)
         if counts:
             y = poisson(theta[arm], draws[t])
             table[3, arm] += math.lgamma(y + 1.0)
@@ -238,16 +245,55 @@ def latent_task(
 
 
 @compiled
-def greedy_arm(counts: bool, logs: FloatArray, mean: FloatArray, cov: FloatArray) -> int:
-    """The arm with the highest mean reward."""
+def greedy_arm(counts: bool, logs: FloatArray, etas: FloatArray, variances: FloatArray) -> int:
+    """The arm with the highest mean reward; eta has a row for each candidate."""
     top, arm, highest = logs.max(), 0, -np.inf
-    for k in range(mean.shape[1]):
+    for k in range(etas.shape[1]):
         rate = 0.0
         for j in range(logs.size):
-            rate += math.exp(logs[j] - top) * expected(counts, mean[j, k], cov[j, k, k])
+            if logs[j] > -np.inf:
+                rate += math.exp(logs[j] - top) * expected(counts, etas[j, k], variances[j, k])
         if rate > highest:
             arm, highest = k, rate
     return arm
+
+
+@compiled
+def normalise(logs: FloatArray, weights: FloatArray) -> None:
+    """Weights that sum to one."""
+    top, total = logs.max(), 0.0
+    for j in range(logs.size):
+        weights[j] = math.exp(logs[j] - top)
+        total += weights[j]
+    for j in range(logs.size):
+        weights[j] /= total
+
+
+@compiled
+def apart(
+    logs: FloatArray,
+    weights: FloatArray,
+    mean: FloatArray,
+    cov: FloatArray,
+    etas: FloatArray,
+    variances: FloatArray,
+) -> None:
+    """Fill weights, and eta of every arm without what all have in common: `LatentBelief.apart`."""
+    candidates, arms = mean.shape
+    normalise(logs, weights)
+    shift = 0.0
+    for j in range(candidates):
+        shift += weights[j] * mean[j].mean()
+    for j in range(candidates):
+        diagonal, least, own = 0.0, np.inf, mean[j].mean()
+        for k in range(arms):
+            diagonal += cov[j, k, k]
+            least = min(least, cov[j, k, k])
+        pairs = max(arms * (arms - 1), 1)
+        common = min(max((cov[j].sum() - diagonal) / pairs, 0.0), least)
+        for k in range(arms):
+            etas[j, k] = mean[j, k] - own + shift
+            variances[j, k] = cov[j, k, k] - common
 
 
 @compiled
@@ -257,37 +303,18 @@ def index_arm(
     horizon: int,
     counted: FloatArray,
     counts: bool,
-    logs: FloatArray,
     weights: FloatArray,
-    mean: FloatArray,
-    cov: FloatArray,
+    etas: FloatArray,
+    variances: FloatArray,
 ) -> int:
-    """The arm with the highest index on the scale of eta, as `LatentBelief.apart` has it."""
-    top, total = logs.max(), 0.0
-    candidates, arms = mean.shape
-    for j in range(candidates):
-        weights[j] = math.exp(logs[j] - top)
-        total += weights[j]
-    shifts, common, shift = np.empty(candidates), np.empty(candidates), 0.0
-    for j in range(candidates):
-        weights[j] /= total
-        shifts[j] = mean[j].mean()
-        shift += weights[j] * shifts[j]
-        if weights[j] > 0.0:
-            diagonal, least = 0.0, np.inf
-            for k in range(arms):
-                diagonal += cov[j, k, k]
-                least = min(least, cov[j, k, k])
-            pairs = max(arms * (arms - 1), 1)
-            common[j] = min(max((cov[j].sum() - diagonal) / pairs, 0.0), least)
+    """The arm with the highest index on the scale of eta, of which candidates have a row each."""
     arm, highest = 0, -np.inf
-    for k in range(arms):
+    for k in range(etas.shape[1]):
         centre, second = 0.0, 0.0
-        for j in range(candidates):
+        for j in range(weights.size):
             if weights[j] > 0.0:
-                value = mean[j, k] - shifts[j] + shift
-                centre += weights[j] * value
-                second += weights[j] * (cov[j, k, k] - common[j] + value * value)
+                centre += weights[j] * etas[j, k]
+                second += weights[j] * (variances[j, k] + etas[j, k] * etas[j, k])
         variance = max(second - centre * centre, 0.0)
         v = variance * derivatives(counts, centre)[1]
         z = level_of(number, level, v, horizon, counted[k])
@@ -356,7 +383,6 @@ def settled(meta: LatentMeta, stats: Any) -> Any:
     if not isinstance(prior, LevelPrior):
         return stats
     sites = stats.sites_of(meta.log_weights.size).copy()
-    own = np.ascontiguousarray(np.broadcast_to(prior.own, prior.mean.shape))
-    shared = np.array(np.broadcast_to(prior.shared, (len(own), 1))[:, 0])
-    settle(meta.model == "count", stats.table, np.array(prior.mean), own, shared, sites)
+    shared = prior.shared.ravel()  # every candidate has its own
+    settle(meta.model == "count", stats.table, prior.mean, prior.own, shared, sites)
     return stats.with_sites(sites, meta.anchor.number)

@@ -7,7 +7,7 @@ import numpy as np
 
 from adats.models import ArmStats, MixtureArms
 from adats.models.core.product import ProductArms
-from adats.models.core.types import FloatArray, Rng
+from adats.models.core.types import FloatArray, IntArray, Rng
 from adats.simulation.kernels.common import World, compiled, count_reward, fresh, pick
 from adats.simulation.kernels.registry import TS, LoopInput
 
@@ -33,7 +33,7 @@ def mixture_task(
     arms = theta.size
     weights = weights.copy()
     table = np.zeros((4 if counts else 3, arms))
-    picks = np.zeros(arms, dtype=np.int64)
+    picks, values = np.zeros(arms, dtype=np.int64), np.zeros(arms)
     best = theta.max()
     for t in range(regret.size):
         if t < len(first):
@@ -43,14 +43,17 @@ def mixture_task(
                 picks[g] = pick(weights[:, g], rng.random())
             arm, highest = 0, -np.inf
             for k in range(arms):
-                j = picks[k if groups > 1 else 0]
+                picks[k] = j = picks[k if groups > 1 else 0]
                 pulls, total = table[0, k], table[1, k]
                 if counts:
                     value = rng.standard_gamma(shape[j, k] + total) / (rate[j, k] + pulls)
                 else:
                     value = rng.beta(shape[j, k] + total, rate[j, k] + pulls - total)
+                values[k] = value
                 if value > highest:
                     arm, highest = k, value
+            if highest == 0.0 or (highest == 1.0 and not counts):
+                arm = untied(values, picks, candidates, table, rng)
         pulls, total = table[0, arm], table[1, arm]
         g = arm if groups > 1 else 0
         if counts:
@@ -79,6 +82,27 @@ def mixture_task(
         count_reward(table, arm, y)
         regret[t], actions[t] = best - theta[arm], arm
     return table
+
+
+@compiled
+def untied(
+    values: FloatArray, picks: IntArray, candidates: Candidates, table: FloatArray, rng: Rng
+) -> int:
+    """The best of draws that were rounded to 0, or to 1: as `models.core.ties` has it."""
+    highest = values.max()
+    arm = int(values.argmax())
+    if (values == highest).sum() > 1:
+        furthest = -np.inf
+        for k in range(values.size):
+            if values[k] == highest:
+                pulls, total = table[0, k], table[1, k]
+                if highest > 0.0:
+                    far = rng.standard_exponential() / (candidates[1][picks[k], k] + pulls - total)
+                else:
+                    far = -rng.standard_exponential() / (candidates[0][picks[k], k] + total)
+                if far > furthest:
+                    arm, furthest = k, far
+    return arm
 
 
 @compiled

@@ -1,7 +1,7 @@
 """Problems to simulate: how mu_*, tasks and rewards come about, one model a file."""
 
 from adats.simulation.problems.classification import ClassificationProblem
-from adats.simulation.problems.clicks import ClicksProblem
+from adats.simulation.problems.clicks import ClicksProblem, FeatureClicksProblem
 from adats.simulation.problems.gaussian import GaussianProblem
 from adats.simulation.problems.linear import LinearProblem
 from adats.simulation.problems.mixture import MixtureProblem
@@ -11,6 +11,7 @@ from adats.simulation.problems.semibandit import RoutingProblem, SemibanditProbl
 __all__ = [
     "ClassificationProblem",
     "ClicksProblem",
+    "FeatureClicksProblem",
     "GaussianProblem",
     "Instance",
     "LinearProblem",

@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from adats.models import LinearMeta
+from adats.models import LatentLinearMeta, LinearMeta
 from adats.models.core import checks
 from adats.models.core.frozen import fill
 from adats.models.core.types import FloatArray, IntArray, Rng
 from adats.simulation.kernels.registry import Loops, register
-from adats.simulation.problems.problem import BuiltInProblem, Instance, Start
+from adats.simulation.problems.problem import BuiltInProblem, Instance, M, Start
 
 POSITIVE, OTHER = 0.9, 0.1  # chances of a reward
 
@@ -36,13 +36,13 @@ class PictureInstance(Instance):
 
 
 @dataclass(frozen=True, eq=False)
-class ClassificationProblem(BuiltInProblem[LinearMeta]):
+class PictureProblem(BuiltInProblem[M]):
     """Pictures of the `positive` class give Ber(0.9) rewards, all others Ber(0.1).
 
     The arms of a round are drawn from all pictures, none of them twice; where none is of the
     positive class and one is `sure` to be, a drawn arm gives way to a drawn picture of the class.
-    The agents take rewards for N(aᵀtheta, noise²) with theta ~ N(mu_*, task_cov) and
-    mu_* ~ N(0, meta_scale² I); `mu` is what OracleTS takes for mu_*.
+    The agents believe that theta ~ N(mu_*, task_cov) and mu_* ~ N(0, meta_scale² I); `mu` is what
+    OracleTS takes for mu_*.
     """
 
     features: FloatArray  # one row a picture
@@ -53,8 +53,7 @@ class ClassificationProblem(BuiltInProblem[LinearMeta]):
     arms: int = 30
     sure: bool = False
     meta_scale: float = 1.0
-    noise: float = 0.1
-    name: ClassVar[str] = "classification"
+    name: ClassVar[str]
     chances: FloatArray = field(init=False, repr=False)  # of a reward, one a picture
 
     def __post_init__(self) -> None:
@@ -82,16 +81,11 @@ class ClassificationProblem(BuiltInProblem[LinearMeta]):
         )
         meta = self.meta()  # made here, so that all workers have the same to the last bit
         meta.prior_given(self.mu)  # raises if mu does not fit
-        fill(self, task_cov=meta.task_cov, noise=meta.noise)
-
-    def new_meta(self) -> LinearMeta:
-        mean, variance = np.zeros(self.features.shape[1]), self.meta_scale**2
-        return LinearMeta(mean, variance, task_cov=self.task_cov, noise=self.noise)
 
     def describe(self) -> dict[str, Any]:
         pictures, dim = self.features.shape
         settings = {"name": self.name, "pictures": pictures, "dim": dim}
-        for setting in ("positive", "arms", "sure", "meta_scale", "noise"):
+        for setting in ("positive", "arms", "sure", "meta_scale"):
             settings[setting] = getattr(self, setting)
         return settings
 
@@ -111,11 +105,51 @@ class ClassificationProblem(BuiltInProblem[LinearMeta]):
         raise ValueError("forced exploration needs arms that stay the same during a run")
 
 
+@dataclass(frozen=True, eq=False)
+class ClassificationProblem(PictureProblem[LinearMeta]):
+    """The agents take rewards for N(aᵀtheta, noise²)."""
+
+    noise: float = 0.1
+    name: ClassVar[str] = "classification"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        fill(self, task_cov=self.meta().task_cov, noise=self.meta().noise)
+
+    def new_meta(self) -> LinearMeta:
+        mean, variance = np.zeros(self.features.shape[1]), self.meta_scale**2
+        return LinearMeta(mean, variance, task_cov=self.task_cov, noise=self.noise)
+
+    def describe(self) -> dict[str, Any]:
+        return {**super().describe(), "noise": self.noise}
+
+
+@dataclass(frozen=True, eq=False)
+class LogisticClassification(PictureProblem[LatentLinearMeta]):
+    """The agents take rewards for what they are, 0 or 1, with log-odds aᵀtheta.
+
+    If the log-odds of a typical picture are not 0, one of the features has to be 1 everywhere.
+    """
+
+    name: ClassVar[str] = "logistic classification"
+
+    def new_meta(self) -> LatentLinearMeta:
+        mean, variance = np.zeros(self.features.shape[1]), self.meta_scale**2
+        return LatentLinearMeta(mean, variance, task_cov=self.task_cov)
+
+
 @register(ClassificationProblem, "linear")
 def _loops() -> Loops:
     from adats.simulation.kernels import classification
 
     return Loops(classification.play)
+
+
+@register(LogisticClassification, "latent-linear")
+def _logistic_loops() -> Loops:
+    from adats.simulation.kernels import classification, latent_rows
+
+    return Loops(classification.play_logistic, renew=latent_rows.settled)
 
 
 def subsets(of: int, size: int, count: int, rng: Rng) -> IntArray:
