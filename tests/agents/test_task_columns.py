@@ -303,3 +303,15 @@ def write_assets():
             "told": told,
         }
     (ASSETS / "expected.json").write_text(json.dumps(seen))
+
+
+def test_an_agent_made_of_the_state_of_another_has_tasks_of_its_own():
+    meta = adats.GaussianMeta([0.0, 0.0], 1.0, task_scale=0.3, noise=1.0)
+    one = adats.AdaTS(meta, seed=1, columns=True)
+    one.tell(task="a", action=0, reward=1.0)
+    other = adats.AdaTS.from_state(one.state())
+    other.tell(task="a", action=0, reward=1.0)
+    other.tell(task="b", action=1, reward=1.0)
+    assert one.tasks == ("a",)
+    assert one.stats("a").count.tolist() == [1.0, 0.0]
+    assert other.stats("a").count.tolist() == [2.0, 0.0]

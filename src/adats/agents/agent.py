@@ -4,6 +4,7 @@ import os
 import time
 import warnings
 from collections.abc import Iterable, Sequence
+from copy import copy
 from typing import Any, Self
 
 import numpy as np
@@ -84,7 +85,11 @@ class Agent(BatchVerbs):
 
     @classmethod
     def from_state(cls, state: AgentState) -> Self:
-        """An agent made of what `state` gave."""
+        """An agent made of what `state` gave; tasks in columns are copied."""
+        return cls._made_of(state._replace(tasks=copy(state.tasks)))
+
+    @classmethod
+    def _made_of(cls, state: AgentState) -> Self:
         agent = object.__new__(cls)
         agent._set(state)
         return agent
@@ -362,4 +367,4 @@ def load(
     An oracle or a policy of your own is not in the file: give it again.
     """
     name, state = agent_files.read_agent(path, oracle=oracle, policy=policy)
-    return AGENTS[name].from_state(state)
+    return AGENTS[name]._made_of(state)  # noqa: SLF001

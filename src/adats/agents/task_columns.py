@@ -93,6 +93,13 @@ class ColumnBook(Mapping[Task, TaskState]):
         self._free: list[int] = []
         self._apart: dict[Task, TaskState | bytes] = {}
 
+    def __copy__(self) -> "ColumnBook":
+        new = ColumnBook(self.layout)
+        new.array, new._numbers = self.array.copy(), self._numbers.copy()
+        new._row, new._apart = self._row.copy(), self._apart.copy()
+        new._used, new._free = self._used, self._free.copy()
+        return new
+
     # as a mapping, and as a book
 
     def __len__(self) -> int:
