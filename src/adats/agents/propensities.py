@@ -22,7 +22,7 @@ class Propensities(NamedTuple):
     `se` is 0 where nothing was drawn. The probability is then an integral. Its relative error is
     below 1e-6 for Gaussian arms where it is at least 1e-10, and for others where it is at least
     1e-6; its absolute error is below 1e-8. In large mixtures (more than 10 candidates that are
-    whole products, or 400 beliefs in all) the absolute error is below 1e-4, mostly below 1e-6.
+    whole products, or 400 beliefs in all) the absolute error is below 1e-4.
     """
 
     probabilities: FloatArray

@@ -1,5 +1,7 @@
 """Draws that are larger or smaller than floating point can tell, kept in their order."""
 
+import math
+
 import numpy as np
 
 from adats.models.core.types import BoolArray, FloatArray, Rng
@@ -20,6 +22,8 @@ def untied(
     exponential, with these rates. How far it lies beyond is drawn, and the draws become
     neighbouring numbers in that order. It is done only where the largest draws are tied.
     """
+    if draws.ndim == 1 and 0.0 < draws.max() < (math.inf if top is None else top[0]):
+        return draws  # nearly always
     best = draws.max(axis=-1)
     if top is not None and (best == top[0]).any():
         end, rates = top
