@@ -17,7 +17,16 @@ from rich.table import Table
 import adats
 from adats.simulation import simulate
 from adats.simulation.problems import GaussianProblem, LinearProblem
-from benchmarks import classification, clicks, contextual, fitting, logs, propensities, service
+from benchmarks import (
+    batches,
+    classification,
+    clicks,
+    contextual,
+    fitting,
+    logs,
+    propensities,
+    service,
+)
 from benchmarks.peers import PEERS, ROUNDS, ours_arms, ours_linear, quiet
 
 TABLE = Table("what", "measured", "reach", "reached")
@@ -213,6 +222,7 @@ def others() -> None:
     fitting.fitting(row)
     parts = (
         propensities.rows(),
+        batches.rows(),
         clicks.rows(),
         contextual.rows(),
         classification.classification(),

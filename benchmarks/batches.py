@@ -56,7 +56,7 @@ def gaussian() -> Iterator[Row]:
     yield _times("  decide, keyed, by name", keyed, raw, 25)
     frame = {**agent.ask_many(names).columns(), "reward": rng.standard_normal(MANY)}
     ours = seconds(lambda: agent.tell_many(frame))
-    yield f"tell_many, a million rewards, {'Gaussian K=10'}", f"{ours:.1f} s", "≤ 10 s", ours <= 10
+    yield "tell_many, a million rewards, Gaussian K=10", f"{ours:.1f} s", "≤ 10 s", ours <= 10
 
 
 def _times(what: str, ours: float, raw: float, most: float) -> Row:
@@ -146,7 +146,7 @@ def _bayesianbandits(x: np.ndarray, arms: np.ndarray) -> Callable[[], object]:
     made = [Arm(i, learner=NormalRegressor(alpha=1.0, beta=1.0)) for i in range(ARMS)]
     agent = ContextualAgent(made, ThompsonSampling(), random_seed=1)
     for i in range(ARMS):
-        made[i].update(x[arms == i], np.ones((arms == i).sum()))
+        made[i].update(x[: arms.size][arms == i], np.ones((arms == i).sum()))
     return lambda: agent.pull(x)
 
 
