@@ -99,13 +99,13 @@ def replay(
     _need()
     from adats.service.replay import replay as play
     from adats.service.stores.sqlite import SQLiteReadView, SQLiteStore
-    from adats.service.stores.sqlite_file import check_file
+    from adats.service.stores.sqlite_file import check_file, real_path
 
     if not db.is_file():
         raise ValueError(f"there is no store {db}")
     if into is not None and into.exists():
         raise ValueError(f"{into} is there already; give the name of a new store")
-    check_file(db, 0)
+    check_file(real_path(db))
     with _in_one_line(), tempfile.TemporaryDirectory() as folder, SQLiteReadView(db) as source:
         store = SQLiteStore(Path(folder, "replay.db") if into is None else into)
         try:

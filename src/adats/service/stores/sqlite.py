@@ -33,6 +33,7 @@ from adats.service.stores.sqlite_file import (
     connect,
     file_ids,
     open_to_write,
+    real_path,
     upgrade,
 )
 
@@ -109,7 +110,7 @@ class SQLiteReadView(SQLiteReader):
 
     def __init__(self, path: Path) -> None:
         try:
-            super().__init__(connect(path, mode="ro"))
+            super().__init__(connect(real_path(path), mode="ro"))
         except sqlite3.Error as error:
             raise _explained(error) from error
         self._run("BEGIN")
@@ -167,8 +168,8 @@ class SQLiteStore(SQLiteReader):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Open a store, or make one. A file that is damaged or not a store raises."""
-        self.path = Path(path)
-        if self.path.is_dir() or not self.path.absolute().parent.is_dir():
+        self.path = real_path(path)
+        if self.path.is_dir() or not self.path.parent.is_dir():
             raise FileFormatError(f"{path} cannot be a store: give a file in a folder that exists")
         check_file(self.path)
         self._witness = Witness(self.path)
@@ -330,8 +331,9 @@ class SQLiteKeys(SQLiteReader):
     def __init__(self, path: Path, *, make: bool = False) -> None:
         if not (make or path.exists()):
             raise FileNotFoundError(errno.ENOENT, "there is no such store", str(path))
-        check_file(path)
-        super().__init__(open_to_write(path, wait=LOCK_WAIT))
+        real = real_path(path)
+        check_file(real)
+        super().__init__(open_to_write(real, wait=LOCK_WAIT))
 
     def __enter__(self) -> Self:
         return self

@@ -97,11 +97,17 @@ def commits_witnessed(path: Path) -> int:
     return int(struct.unpack("<q", kept)[0]) if len(kept) == 8 else 0
 
 
+def real_path(path: str | os.PathLike[str]) -> Path:
+    """Where a store is, whatever links lead there: its log and its lock are beside the file."""
+    return Path(os.path.realpath(path))
+
+
 def check_file(path: Path, least: int = 0) -> int:
     """The commits of a store that is whole, or new; raises if it is not, and changes nothing.
 
     There have to be `least`, and as many as the witness knows of.
     """
+    _check_links(path)
     remedy = (
         "nothing was changed; bring its files back as they were, or put a copy of the store here "
         f"and remove {path}-wal, -shm and -witness"
@@ -197,6 +203,16 @@ def file_ids(path: Path) -> tuple[int, ...]:
         return tuple(os.stat(name).st_ino for name in (path, f"{path}-wal"))
     except OSError:
         return ()
+
+
+def _check_links(path: Path) -> None:
+    """That the file has one name. It is not opened: closing it would drop the locks of SQLite."""
+    names = os.stat(path).st_nlink if path.exists() else 1
+    if names > 1:
+        raise FileFormatError(
+            f"{path} has {names} names (hard links), and each would have a lock and a log of its "
+            "own; nothing was changed; remove the other names, or serve a copy of the file"
+        )
 
 
 def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
