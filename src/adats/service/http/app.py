@@ -9,6 +9,7 @@ from functools import partial
 from typing import Concatenate, ParamSpec, TypeVar, cast
 
 from starlette.concurrency import run_in_threadpool
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.routing import Route, Router
 
 from adats.service import export
@@ -55,6 +56,15 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 log = logging.getLogger("adats.service")
+
+
+class AnyName(PathConvertor):
+    """The rest of a path, as it is: Starlette's own ends at a line break, and drops a last one."""
+
+    regex = "(?s:.*)"
+
+
+register_url_convertor("any", AnyName())
 
 
 class Service:
@@ -252,7 +262,10 @@ def make_app(
         handler = getattr(service, operation.name)
         endpoint = Endpoint(operation, handler, service.access, service.metrics)
         paths.setdefault(operation.path, {})[operation.method] = endpoint
-    routes = [Route(path, MethodRouter(endpoints)) for path, endpoints in paths.items()]
+    routes = [
+        Route(path.replace(":path}", ":any}"), MethodRouter(endpoints))
+        for path, endpoints in paths.items()
+    ]
     return Router(routes, default=no_route, lifespan=service.lifespan, redirect_slashes=False)
 
 
