@@ -1,6 +1,7 @@
-"""The files of a store: one process at a time has them, by whatever name."""
+"""The files of a store: one process has them, by whatever name, and nobody else reads them."""
 
 import os
+import stat
 
 import pytest
 
@@ -61,3 +62,38 @@ def test_a_store_with_two_names_is_refused_in_one_line(tmp_path, monkeypatch, ca
     (tmp_path / "x.db").unlink()
     with SQLiteReadView(tmp_path / "y.db") as view:
         assert [row.decision_id for row in view.decisions(1)] == ["1"]
+
+
+def modes(folder):
+    return {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+
+
+@pytest.fixture
+def _everybody_may_read():
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("_everybody_may_read")
+def test_only_the_owner_reads_the_files_of_a_store(tmp_path):
+    files = ["x.db", "x.db-shm", "x.db-wal", "x.db-witness"]
+    with process(tmp_path / "x.db") as service:
+        assert call(f"{service.url}/v1/experiments/x", "PUT", GAUSSIAN)[0] == 201
+        assert modes(tmp_path) == dict.fromkeys(files, 0o600)
+        service.process.kill()  # the log stays
+        service.process.wait()
+    for name in files:
+        (tmp_path / name).chmod(0o664)  # as an earlier version left them
+    local = Local(tmp_path / "x.db")
+    try:
+        assert local.about("x").name == "x"
+        assert modes(tmp_path) == dict.fromkeys(files, 0o600)
+    finally:
+        local.close()
+    (tmp_path / "x.db").chmod(0o644)
+    with SQLiteKeys(tmp_path / "x.db") as kept:
+        assert kept.key_rows() == []
+        assert modes(tmp_path) == dict.fromkeys(files, 0o600)
+    with SQLiteKeys(tmp_path / "new.db", make=True):
+        assert set(modes(tmp_path).values()) == {0o600}

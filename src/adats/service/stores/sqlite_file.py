@@ -7,7 +7,9 @@ store with fewer commits than its witness has lost some, and is not opened.
 import fcntl
 import os
 import sqlite3
+import stat
 import struct
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ CACHE_SIZE = 32_000  # kilobytes of the file that are kept in memory
 MOST_FOR_FULL_CHECK = (
     50e6  # bytes of a store whose indices are compared with its tables at the start
 )
+PRIVATE = 0o600  # the mode of all files of a store
 LOCK_WAIT = 5.0  # seconds that a view or a command waits for a lock; the engine does not wait
 
 FIRST_SCHEMA = """
@@ -74,7 +77,7 @@ class Witness:
     """How many commits there have been, beside the store; and the lock on it."""
 
     def __init__(self, store: Path) -> None:
-        self._file = os.open(f"{store}-witness", os.O_RDWR | os.O_CREAT, 0o600)
+        self._file = os.open(f"{store}-witness", os.O_RDWR | os.O_CREAT, PRIVATE)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -151,6 +154,7 @@ def check_file(path: Path, least: int = 0) -> int:
 
 def open_to_write(path: Path, *, wait: float = 0.0) -> sqlite3.Connection:
     """A connection that writes; a new file becomes a store."""
+    _keep_private(path)
     try:
         connection = connect(path, mode="rwc", wait=wait)
         if connection.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
@@ -167,6 +171,18 @@ def open_to_write(path: Path, *, wait: float = 0.0) -> sqlite3.Connection:
     except sqlite3.Error as error:
         raise FileFormatError(f"{path} cannot be opened: {error}") from None
     return connection
+
+
+def _keep_private(path: Path) -> None:
+    """What the store is in, or will be, only its owner may read; SQLite gives its log that mode."""
+    with suppress(OSError):  # if it is there already it is not opened, see `_check_links`
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE))
+    for part in ("", "-wal", "-shm", "-witness"):
+        name = f"{path}{part}"
+        with suppress(OSError):  # not there, or a file system without modes
+            found = os.stat(name)
+            if found.st_uid == os.geteuid() and found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+                os.chmod(name, found.st_mode & stat.S_IRWXU)
 
 
 def upgrade(connection: sqlite3.Connection, path: Path) -> None:
