@@ -235,11 +235,46 @@ def test_a_key_that_is_removed_stops_working_and_does_not_open_the_service(tmp_p
         at = f"{service.url}/v1/experiments"
         assert call(at, key=key)[0] == 200
         with SQLiteKeys(db) as kept:
-            assert kept.remove(key.split("_")[1])
+            assert kept.remove(key.split("_")[1], keys.mark_of_removed())
         assert until(lambda: call(at, key=key)[0] == 401)
         time.sleep(1.2)  # the keys are read once more: there are none now
         assert call(at, key=key)[0] == 401
         assert call(at)[0] == 401
+
+
+def test_a_store_whose_keys_are_all_removed_stays_closed_unless_told(tmp_path):
+    db = tmp_path / "x.db"
+    made = [add_key(db, "default") for _ in range(2)]
+    with SQLiteKeys(db) as kept:
+        for key in made:
+            assert kept.remove(key.split("_")[1], keys.mark_of_removed())
+        assert not kept.remove(made[0].split("_")[1], keys.mark_of_removed())
+        assert len(keys.ApiKeys(kept.key_rows())) == 0
+    for _ in range(2):  # and it does not forget that
+        with process(db) as service:
+            status, answer, headers = call(f"{service.url}/v1/experiments")
+            assert (status, headers["www-authenticate"]) == (401, "Bearer")
+            assert "all keys of this service were removed" in answer["error"]
+            for key in (made[0], "adats_removed_", f"adats_removed_{'0' * 43}"):
+                assert call(f"{service.url}/v1/experiments", key=key)[0] == 401
+            assert call(f"{service.url}/healthz")[0] == 200
+    with process(db, "--open") as service:
+        at = f"{service.url}/v1/experiments"
+        assert call(at)[0] == 200
+        key = add_key(db, "default")
+        assert until(lambda: call(at)[0] == 401)
+        assert call(at, key=key)[0] == 200
+    with pytest.raises(RuntimeError, match="has keys: leave --open out"):
+        process(db, "--open").__enter__()
+    with process(db) as service:
+        assert call(f"{service.url}/v1/experiments")[0] == 401
+        assert call(f"{service.url}/v1/experiments", key=key)[0] == 200
+
+
+def test_a_store_that_never_had_keys_is_open(tmp_path):
+    for options in ((), ("--open",)):
+        with process(tmp_path / "x.db", *options) as service:
+            assert call(f"{service.url}/v1/experiments")[0] == 200
 
 
 def test_the_first_key_closes_a_service_that_runs(tmp_path):

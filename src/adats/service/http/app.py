@@ -70,12 +70,14 @@ register_url_convertor("any", AnyName())
 class Service:
     """One engine, its queue, and the handlers of all requests."""
 
-    def __init__(self, engine: Engine, *, hosts: tuple[str, ...] | None, most_waiting: int) -> None:
+    def __init__(
+        self, engine: Engine, *, hosts: tuple[str, ...] | None, most_waiting: int, reopened: bool
+    ) -> None:
         self._engine = engine
         self._queue = CommitQueue(engine, most_waiting=most_waiting)
         self.metrics = Metrics()
         self._watch()
-        self.access = AccessControl(self._read_keys(), hosts)
+        self.access = AccessControl(self._read_keys(), hosts, reopened=reopened)
         self._controls: dict[tuple[str, str], Action] = {}  # of experiments that needed a fallback
 
     def _watch(self) -> None:
@@ -253,10 +255,17 @@ class Service:
 
 
 def make_app(
-    engine: Engine, *, hosts: tuple[str, ...] | None = None, most_waiting: int = MOST_WAITING
+    engine: Engine,
+    *,
+    hosts: tuple[str, ...] | None = None,
+    most_waiting: int = MOST_WAITING,
+    reopened: bool = False,
 ) -> Router:
-    """The service as an ASGI application. `hosts` are its own names, if only they are served."""
-    service = Service(engine, hosts=hosts, most_waiting=most_waiting)
+    """The service as an ASGI application. `hosts` are its own names, if only they are served.
+
+    `reopened`: it needs no key although keys were in use, if all of them are removed.
+    """
+    service = Service(engine, hosts=hosts, most_waiting=most_waiting, reopened=reopened)
     paths: dict[str, dict[str, Endpoint]] = {}
     for operation in sorted(OPERATIONS, key=lambda operation: operation.name not in VERBS):
         handler = getattr(service, operation.name)

@@ -344,8 +344,15 @@ class SQLiteKeys(SQLiteReader):
     def add(self, row: KeyRow) -> None:
         self._run(rows.ADD_KEY, rows.whole(row))
 
-    def remove(self, key: str) -> bool:
-        return self._run("DELETE FROM keys WHERE id = ?", (key,)).rowcount > 0
+    def remove(self, key: str, mark: KeyRow) -> bool:
+        """Whether there was such a key. The mark stays in its place: keys have been in use."""
+        self._run("BEGIN IMMEDIATE")
+        found = self._run("DELETE FROM keys WHERE id = ?", (key,)).rowcount > 0
+        if found:
+            self._run("DELETE FROM keys WHERE id = ?", (mark.id,))
+            self.add(mark)
+        self._run("COMMIT")
+        return found
 
 
 def _explained(error: sqlite3.Error) -> Exception:
