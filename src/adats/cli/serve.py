@@ -28,6 +28,9 @@ def serve(
     reopened: Annotated[
         bool, typer.Option("--open", help="No key needed, though there were keys: all are removed.")
     ] = False,
+    trust_clock: Annotated[
+        bool, typer.Option("--trust-clock", help="Even if the store was not used for long.")
+    ] = False,
 ) -> None:
     """Decisions and rewards over HTTP, durable, in one process."""
     _need()
@@ -47,6 +50,7 @@ def serve(
                 port=port,
                 most_waiting=waiting,
                 reopened=reopened,
+                trust_clock=trust_clock,
                 announce=announce,
             )
     except KeyboardInterrupt:  # what was under way is done, and the store is closed

@@ -145,6 +145,17 @@ class SQLiteReadView(SQLiteReader):
         first: float | None = self._one(sql, (experiment, now))[0]
         return first
 
+    def due_count(self, now: float) -> int:
+        """Decisions of all experiments whose window is over and which are not settled."""
+        return int(self._one("SELECT count(*) FROM decisions WHERE due <= ?", (now,))[0])
+
+    def newest_time(self) -> float | None:
+        """Of the last decisions and rewards; None if there are none."""
+        last = "SELECT max(time) AS time FROM (SELECT time FROM {} ORDER BY id DESC LIMIT 1000)"
+        both = f"{last.format('decisions')} UNION ALL {last.format('rewards')}"
+        newest: float | None = self._one(f"SELECT max(time) FROM ({both})")[0]
+        return newest
+
     def reward_moments(self, experiment: int, over: float | None) -> dict[int, RewardMoments]:
         """Rewards of decisions that were held out, 1, and of those that could have been, 0."""
         sql = """
