@@ -203,7 +203,9 @@ class Engine:
             raise NotFound(f"there is no decision {request.decision_id!r}")
         now = self.now()
         reward = served.check_reward(decision, request.reward)
-        earlier = self.store.rewards(decision.id) if decision.received else []
+        earlier = []
+        if decision.received:
+            earlier = self.store.earlier_rewards(decision.id, reward, request.reward_id)
         due = decision.due is not None and now >= decision.due
         settled = rules.settle(decision, served.spec, served.version + 1) if due else decision
         outcome = rules.receive(settled, earlier, reward, request.reward_id, served.spec, now)

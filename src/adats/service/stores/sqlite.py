@@ -22,6 +22,7 @@ from adats.service.stores.interface import (
     DecisionRow,
     ExperimentRow,
     KeyRow,
+    Reward,
     RewardMoments,
     RewardRow,
     TaskRow,
@@ -325,9 +326,28 @@ class SQLiteStore(SQLiteReader):
         sql = f"SELECT {_DECISION} FROM decisions WHERE due <= ? ORDER BY due, id LIMIT ?"
         return [rows.decision_from(row) for row in self._all(sql, (now, limit))]
 
-    def rewards(self, decision: int) -> list[RewardRow]:
-        sql = f"SELECT {_REWARD} FROM rewards WHERE decision = ? ORDER BY id"
-        return [rows.reward_from(row) for row in self._all(sql, (decision,))]
+    def earlier_rewards(
+        self, decision: int, reward: Reward, reward_id: str | None
+    ) -> list[RewardRow]:
+        """By an index each, however many there are."""
+        last = "SELECT id FROM rewards WHERE decision = :decision ORDER BY id DESC LIMIT 1"
+        same = "SELECT id FROM rewards WHERE decision = :decision AND reward_id = :reward_id"
+        if reward_id is None:
+            same = (
+                "SELECT id FROM rewards WHERE decision = :decision AND reward_id IS NULL "
+                "AND reward IN (:as_kept, :as_given)"
+            )
+        sql = (
+            f"SELECT {_REWARD} FROM rewards WHERE id IN (SELECT id FROM ({last}) UNION {same}) "
+            "ORDER BY id"
+        )
+        values = {
+            "decision": decision,
+            "reward_id": reward_id,
+            "as_kept": rows.reward_column(reward),
+            "as_given": rows.to_column(reward),  # as earlier versions kept it
+        }
+        return [rows.reward_from(row) for row in self._all(sql, values)]
 
     def add_reward(self, row: RewardRow) -> None:
         self._write(rows.ADD_REWARD, rows.reward_to_keep(row))

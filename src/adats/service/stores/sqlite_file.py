@@ -69,6 +69,9 @@ ALTER TABLE tasks ADD COLUMN generation INTEGER;
 CREATE INDEX tasks_by_generation ON tasks (experiment, generation, task)
     WHERE generation IS NOT NULL;
 """,
+    """
+CREATE INDEX rewards_by_name ON rewards (decision, reward_id, reward);
+""",
 )
 VERSION = 1 + len(UPGRADES)
 
