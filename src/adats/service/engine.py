@@ -31,6 +31,7 @@ from adats.service.messages import (
     RewardResult,
     TaskBelief,
 )
+from adats.service.priors import check_cost
 from adats.service.served_experiment import Change, ServedExperiment
 from adats.service.spec import ExperimentSpec, canonical, check, completed, parse
 from adats.service.stores.interface import (
@@ -108,6 +109,7 @@ class Engine:
             arms="[]",
             total=b"",
         )
+        check_cost(new)
         served = ServedExperiment(new, row, self.store)  # raises if the parts do not fit
         arms = served.all_arms or []
         for i, arm in enumerate(arms):
