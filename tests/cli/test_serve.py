@@ -221,7 +221,7 @@ def test_a_log_plays_again_to_the_same_state(monkeypatch, capsys, store, tmp_pat
     assert call(monkeypatch, "replay", again) == 0
     assert capsys.readouterr().out == first
     assert store.read_bytes() == before
-    with served.process(again) as service:
+    with served.process(again, "--trust-clock") as service:
         _, report, _ = served.call(f"{service.url}/v1/experiments/y/report")
         assert (report["decisions"], report["tasks"]) == (21, 6)
     assert call(monkeypatch, "replay", store, "--into", again) == 2

@@ -2,17 +2,18 @@
 
 import asyncio
 import json
+import time
 
 from adats.service.engine import Engine
 from adats.service.http.app import make_app
 from adats.service.stores.sqlite import SQLiteStore
 
 
-def talk(path, calls):
-    """Status and JSON of each of some calls: method, path and body."""
+def talk(path, calls, clock=time.time, **options):
+    """Status and JSON, or text, of each of some calls: method, path and body."""
 
     async def run():
-        app = make_app(Engine(SQLiteStore(path)), hosts=("localhost",))
+        app = make_app(Engine(SQLiteStore(path), clock=clock), hosts=("localhost",), **options)
         async with app.lifespan_context(app):
             return [await _call(app, *call) for call in calls]
 
@@ -40,4 +41,6 @@ async def _call(app, method, path, body=None):
 
     await app(scope, receive, send)
     answer = b"".join(message.get("body", b"") for message in sent)
-    return sent[0]["status"], json.loads(answer) if answer else None
+    if dict(sent[0]["headers"]).get(b"content-type") == b"application/json":
+        return sent[0]["status"], json.loads(answer)
+    return sent[0]["status"], answer.decode() or None

@@ -217,7 +217,7 @@ def test_every_page_that_is_zeroed_is_found_out(whole, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("sql", "what"),
     [
-        ("PRAGMA user_version = 3", "has version 3"),
+        ("PRAGMA user_version = 4", "has version 4"),
         ("PRAGMA application_id = 7", "not a store of adats"),
         ("PRAGMA user_version = 1", "its tables are not as they were made"),
         ("DROP INDEX decisions_by_name", "its tables are not as they were made"),

@@ -3,17 +3,21 @@
 import http.client
 import json
 import random
+import re
 import socket
 import subprocess
 import sys
 import time
 from types import SimpleNamespace
+from urllib.parse import quote
 
 import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from adats.service import keys
+import adats
+import command
+from adats.service import engine, keys
 from adats.service.errors import Conflict, Invalid, NotFound, Unauthorized, status_of
 from adats.service.http.endpoint import AccessControl
 from adats.service.http.operations import LARGEST_BODY, LARGEST_SPEC, OPERATIONS
@@ -231,11 +235,46 @@ def test_a_key_that_is_removed_stops_working_and_does_not_open_the_service(tmp_p
         at = f"{service.url}/v1/experiments"
         assert call(at, key=key)[0] == 200
         with SQLiteKeys(db) as kept:
-            assert kept.remove(key.split("_")[1])
+            assert kept.remove(key.split("_")[1], keys.mark_of_removed())
         assert until(lambda: call(at, key=key)[0] == 401)
         time.sleep(1.2)  # the keys are read once more: there are none now
         assert call(at, key=key)[0] == 401
         assert call(at)[0] == 401
+
+
+def test_a_store_whose_keys_are_all_removed_stays_closed_unless_told(tmp_path):
+    db = tmp_path / "x.db"
+    made = [add_key(db, "default") for _ in range(2)]
+    with SQLiteKeys(db) as kept:
+        for key in made:
+            assert kept.remove(key.split("_")[1], keys.mark_of_removed())
+        assert not kept.remove(made[0].split("_")[1], keys.mark_of_removed())
+        assert len(keys.ApiKeys(kept.key_rows())) == 0
+    for _ in range(2):  # and it does not forget that
+        with process(db) as service:
+            status, answer, headers = call(f"{service.url}/v1/experiments")
+            assert (status, headers["www-authenticate"]) == (401, "Bearer")
+            assert "all keys of this service were removed" in answer["error"]
+            for key in (made[0], "adats_removed_", f"adats_removed_{'0' * 43}"):
+                assert call(f"{service.url}/v1/experiments", key=key)[0] == 401
+            assert call(f"{service.url}/healthz")[0] == 200
+    with process(db, "--open") as service:
+        at = f"{service.url}/v1/experiments"
+        assert call(at)[0] == 200
+        key = add_key(db, "default")
+        assert until(lambda: call(at)[0] == 401)
+        assert call(at, key=key)[0] == 200
+    with pytest.raises(RuntimeError, match="has keys: leave --open out"):
+        process(db, "--open").__enter__()
+    with process(db) as service:
+        assert call(f"{service.url}/v1/experiments")[0] == 401
+        assert call(f"{service.url}/v1/experiments", key=key)[0] == 200
+
+
+def test_a_store_that_never_had_keys_is_open(tmp_path):
+    for options in ((), ("--open",)):
+        with process(tmp_path / "x.db", *options) as service:
+            assert call(f"{service.url}/v1/experiments")[0] == 200
 
 
 def test_the_first_key_closes_a_service_that_runs(tmp_path):
@@ -356,6 +395,8 @@ def with_prior(**fields):
         (PUT, changed(arms=["a", "", "b"]), "arms[1]"),
         (PUT, changed(arms=["a", "b", LONG]), "arms[2]"),
         (PUT, changed(arms=["a", "b", 3]), "arms[2]"),
+        (PUT, changed(arms=["a", "b\nc", "d"]), "arms[1]"),
+        (PUT, changed(arms=["a", "b", "\x85"]), "arms[2]"),
         (PUT, changed(model="gausian"), "model"),
         (PUT, changed(model=None), "model"),
         (PUT, changed(nois=1.0), "nois"),
@@ -455,6 +496,10 @@ def with_prior(**fields):
         (ARM, {}, "arm"),
         (ARM, {"arm": LONG, "like": "a"}, "arm"),
         (ARM, {"arm": 7, "like": "a"}, "arm"),
+        (ARM, {"arm": "d\r", "like": "a"}, "arm"),
+        (DECIDE, {"task": "t\n"}, "task"),
+        (DECIDE, {"task": "\x00"}, "task"),
+        (DECIDE, {"task": "a\x7fb"}, "task"),
         (ARM, {"arm": "d"}, "arm"),
         (ARM, {"arm": "d", "like": "z"}, "like"),
         (ARM, {"arm": "d", "features": [1.0]}, "features"),
@@ -567,7 +612,15 @@ def test_a_prior_file_is_not_nested_deeply(free):
 
 @pytest.mark.parametrize(
     "arms",
-    [["a", "b", ""], ["a", "b", LONG], ["a", "b", 1.5], ["a", "b", None], ["a", "b", 10**30]],
+    [
+        ["a", "b", ""],
+        ["a", "b", LONG],
+        ["a", "b", 1.5],
+        ["a", "b", None],
+        ["a", "b", 10**30],
+        ["a", "b", "c\nd"],
+        ["a", 1, "1"],
+    ],
 )
 def test_the_arms_of_a_prior_file_have_names_that_can_be_asked_for(free, arms):
     file = call(f"{free}/v1/experiments/x/meta")[1]["prior"]
@@ -597,7 +650,6 @@ def test_names_with_any_characters_go_through(free):
         "a/b": "a/b",
         "c%20%2F%20d": "c / d",
         "%C3%A9%F0%9F%8E%B2": "é🎲",
-        "%00": "\x00",
         "..%2F..": "../..",
         "e%3Ff%23g%25": "e?f#g%",
         "decide": "decide",
@@ -608,6 +660,107 @@ def test_names_with_any_characters_go_through(free):
         assert (status, answer["task"]) == (200, task)
         assert call(f"{at}/tasks/{path}", "DELETE")[0] == 204
         assert call(f"{at}/tasks/{path}")[0] == 404
+
+
+NAMES = [
+    *(
+        "/",
+        "//",
+        "a/",
+        "/a",
+        "a//b",
+        "../..",
+        "a/../b",
+        ".",
+        "..",
+        "...",
+        "a.",
+        "%2F",
+        "a%2Fb",
+        "%",
+    ),
+    *("%0A", "%%", "a b", " ", "+", "a+b", "?", "a?b=c", "#", "a#b", "&", ";", ":", "@", "\\", '"'),
+    *(
+        "żółw",
+        "é",
+        "e\u0301",
+        "🎲",
+        "\u2028",
+        "\u200b",
+        "\ufeff",
+        "日本",
+        "tasks/x",
+        "decide",
+        "0",
+        "-1",
+    ),
+    *("n" * 200, "🎲" * 200, "/" * 200, "%" * 200),
+]
+
+
+def test_every_name_that_is_taken_can_be_asked_for_and_taken_back(free):
+    """By HTTP and by the client, as a task and as an arm."""
+    at = f"{free}/v1/experiments/named-anyhow"
+    assert call(at, "PUT", GAUSSIAN | {"arms": ["a", "b", *NAMES]})[0] == 201
+    with adats.Client(free, "named-anyhow") as client:
+        for name in NAMES:
+            quoted = quote(name, safe="")
+            assert client.ask(name, allowed=[name]).action == name
+            answer = raw(free, "GET", f"/v1/experiments/named-anyhow/tasks/{quoted}")
+            assert (answer.status, answer.body["task"]) == (200, name)
+            client.forget(name)
+            with pytest.raises(adats.UnknownTask):
+                client.forget(name)
+            assert client.ask(name).task == name
+            forget = raw(free, "DELETE", f"/v1/experiments/named-anyhow/tasks/{quoted}")
+            assert forget.status == 204, name
+            gone = raw(free, "DELETE", f"/v1/experiments/named-anyhow/arms/{quoted}")
+            assert (gone.status, name in gone.body["retired"]) == (200, True)
+    assert call(at)[1]["arms"] == ["a", "b"]
+
+
+def test_a_name_with_a_line_break_is_not_taken_for_one_without(free):
+    at = f"{free}/v1/experiments/x"
+    assert call(f"{at}/decide", "POST", {"task": "broken"})[0] == 200
+    for path in ("broken%0A", "broken%0D%0A", "%0Abroken", "broken%0Ax"):
+        assert call(f"{at}/tasks/{path}")[0] == 404
+        assert call(f"{at}/tasks/{path}", "DELETE")[0] == 404
+        assert call(f"{at}/arms/a%0A", "DELETE")[0] == 404
+    assert call(f"{at}/tasks/broken")[0] == 200
+    with adats.Client(free, "x") as client:
+        with pytest.raises(adats.Refused, match="control characters") as refused:
+            client.ask("bro\nken")
+        assert (refused.value.status, refused.value.field) == (422, "task")
+
+
+def test_names_that_an_earlier_version_took_go_on(tmp_path, monkeypatch, capsys):
+    """With control characters: they are read, decided for, retired, forgotten, and replayed."""
+    db, odd = tmp_path / "x.db", ["a\n", "a", "b\nc"]
+    with monkeypatch.context() as before:
+        before.setattr(engine, "check_new_name", lambda *_: None)
+        before.setattr(engine, "CONTROL", re.compile("(?!)"))
+        local = Local(db)
+        local.put("x", GAUSSIAN | {"arms": odd})
+        for i, task in enumerate(odd):
+            local.decide("x", DecisionRequest(task, str(i)))
+        local.add_arm("x", NewArm("d\x00", "a"))
+        local.close()
+    assert command.call(monkeypatch, "replay", db) == 0
+    assert "all the same" in capsys.readouterr().out
+    with process(db) as service:
+        at = f"{service.url}/v1/experiments/x"
+        assert call(at, "PUT", GAUSSIAN | {"arms": odd})[0] == 200  # the same again
+        assert call(f"{at}/arms", "POST", {"arm": "d\x00", "like": "a"})[0] == 200
+        assert call(f"{at}/decide", "POST", {"task": "b\nc", "decision_id": "new"})[0] == 200
+        assert call(f"{at}/decide", "POST", {"task": "b\nd"})[0] == 422
+        assert call(f"{at}/tasks/b%0Ac")[1]["task"] == "b\nc"
+        assert call(f"{at}/tasks/a%0A", "DELETE")[0] == 204
+        assert call(f"{at}/tasks/a%0A")[0] == 404
+        assert call(f"{at}/tasks/a")[1]["task"] == "a"
+        assert call(f"{at}/arms/a%0A", "DELETE")[1]["retired"] == ["a\n"]
+        with adats.Client(service.url, "x") as client:
+            client.forget("b\nc")
+    assert command.call(monkeypatch, "replay", db) == 0
 
 
 @pytest.mark.parametrize(

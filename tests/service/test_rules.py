@@ -1,5 +1,9 @@
 """What becomes of rewards: a table by hand, and the settings that cannot be."""
 
+import random
+import sqlite3
+from collections import Counter
+from contextlib import closing
 from itertools import product
 from types import SimpleNamespace
 
@@ -8,8 +12,9 @@ import pytest
 
 from adats.service import rules
 from adats.service.errors import Invalid
-from adats.service.messages import DecisionRequest, NewArm, RewardRequest
+from adats.service.messages import DecisionRequest, NewArm, RewardBatchRequest, RewardRequest
 from adats.service.spec import ExperimentSpec
+from adats.service.stores import sqlite_rows
 from adats.service.stores.interface import DecisionRow, RewardRow
 from served import GAUSSIAN, Local
 
@@ -309,6 +314,84 @@ def test_a_late_reward_settles_its_decision_on_the_way(local):
     assert (result.status, result.state_version) == ("late", decided.state_version + 3)
     row = local.store.decision(1, "1")
     assert (row.counted, row.reward, row.received, row.due) == (-1.0, None, 1, None)
+
+
+@pytest.mark.parametrize("several", ["first", "sum", "last"])
+@pytest.mark.parametrize("spec", [GAUSSIAN, SEMI | {"exactly": True}], ids=["one", "two arms"])
+def test_few_earlier_rewards_decide_as_all_of_them_would(local, several, spec):
+    """The engine reads those that can matter; here are all, kept by hand."""
+    rng, told = random.Random(4), {}
+    local.put("x", spec | {"several": several})
+    rules_of = local.engine.served("default", "x").spec
+    found = Counter()
+    for _ in range(400):
+        name, reward_id = rng.choice("abcde"), rng.choice([None, None, "i", "j", "k"])
+        reward = rng.choice([0.0, -0.0, 1.0, 2.5, 7.0])
+        if name not in told:
+            local.decide("x", DecisionRequest("t", name))
+            told[name] = []
+        if spec["model"] == "semi-bandit":
+            reward = [reward, rng.choice([0.0, -0.0])]
+        row, all_told = local.store.decision(1, name), told[name]
+        try:
+            expected = rules.receive(row, all_told, reward, reward_id, rules_of, 0.0).status
+        except rules.Conflict:
+            expected = CLASH
+        try:
+            status = local.reward("x", RewardRequest(name, reward, reward_id)).status
+        except rules.Conflict:
+            status = CLASH
+        assert status == expected
+        if status == "counted":
+            all_told.append(RewardRow(0, 1, 1, row.id, reward, reward_id, 0.0))
+        found[status] += 1
+    assert found["counted"] >= 5
+    assert min(found["duplicate"], found[CLASH]) > 20
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("several", ["sum", "last"])
+def test_a_reward_costs_the_same_however_many_came_before(local, several, named):
+    local.put("x", GAUSSIAN | {"several": several})
+    local.decide("x", DecisionRequest("t", "1"))
+    steps = Counter()  # of SQLite's machine, by the hundred
+    for batch in range(4):
+        local.store._connection.set_progress_handler(lambda b=batch: steps.update([b]), 100)
+        told = [(batch * 300 + i) / 8 for i in range(300)]
+        requests = [RewardRequest("1", y, f"r{y}" if named else None) for y in told]
+        assert local.rewards("x", RewardBatchRequest(requests)).refused == 0
+    assert steps[3] < 1.2 * steps[0]
+    row = local.store.decision(1, "1")
+    expected = sum(i / 8 for i in range(1200)) if several == "sum" else 1199 / 8
+    assert (row.received, row.counted) == (1200, expected)
+
+
+def test_a_store_of_version_2_knows_its_rewards(tmp_path, monkeypatch):
+    """Their index is made when it is opened, and a list may be kept with -0.0 in it."""
+    path = tmp_path / "x.db"
+    local = Local(path)
+    local.put("x", SEMI | {"exactly": True, "several": "sum"})
+    local.decide("x", DecisionRequest("t", "1"))
+    local.reward("x", RewardRequest("1", [1.0, 2.0], "a"))
+    with monkeypatch.context() as before:
+        before.setattr(sqlite_rows, "reward_column", sqlite_rows.to_column)
+        local.reward("x", RewardRequest("1", [-0.0, 2.0]))
+    local.close()
+    with closing(sqlite3.connect(path)) as connection:
+        kept = connection.execute("SELECT reward FROM rewards ORDER BY id").fetchall()
+        assert kept == [("[1.0,2.0]",), ("[-0.0,2.0]",)]
+        connection.execute("DROP INDEX rewards_by_name")
+        connection.execute("PRAGMA user_version = 2")
+    local = Local(path)
+    try:
+        assert local.store._one("PRAGMA user_version") == (3,)
+        for reward, reward_id in (([1.0, 2.0], "a"), ([-0.0, 2.0], None)):
+            again = local.reward("x", RewardRequest("1", reward, reward_id))
+            assert again.status == "duplicate"
+        assert local.reward("x", RewardRequest("1", [1.0, 2.0])).status == "counted"
+        assert local.store.decision(1, "1").counted == [2.0, 6.0]
+    finally:
+        local.close()
 
 
 def test_a_refused_late_reward_does_not_settle(local):

@@ -309,7 +309,7 @@ def test_a_store_that_was_taken_away_takes_no_more(tmp_path):
 
 def test_a_backlog_of_windows_is_settled_without_waiting(tmp_path):
     """More are due than one transaction settles, and nobody asks for anything."""
-    local = Local(tmp_path / "x.db")
+    local = Local(tmp_path / "x.db", clock=time.time)
     local.put("x", GAUSSIAN | {"window": 0.5, "default_reward": 0.0})
     local.engine.begin()
     for i in range(20 * MOST_SETTLED):

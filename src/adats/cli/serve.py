@@ -25,6 +25,12 @@ def serve(
     host: Annotated[str, typer.Option(help="Outside loopback only with keys.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0 takes a free one.")] = 8000,
     waiting: Annotated[int, typer.Option(help="Requests that may wait; more get a 429.")] = 1000,
+    reopened: Annotated[
+        bool, typer.Option("--open", help="No key needed, though there were keys: all are removed.")
+    ] = False,
+    trust_clock: Annotated[
+        bool, typer.Option("--trust-clock", help="Even if the store was not used for long.")
+    ] = False,
 ) -> None:
     """Decisions and rewards over HTTP, durable, in one process."""
     _need()
@@ -38,7 +44,15 @@ def serve(
 
     try:
         with _in_one_line():
-            run(db, host=host, port=port, most_waiting=waiting, announce=announce)
+            run(
+                db,
+                host=host,
+                port=port,
+                most_waiting=waiting,
+                reopened=reopened,
+                trust_clock=trust_clock,
+                announce=announce,
+            )
     except KeyboardInterrupt:  # what was under way is done, and the store is closed
         console.print("stopped")
 
@@ -64,11 +78,12 @@ def add(
 def list_keys(db: Db = Path("bandits.db")) -> None:
     """The keys of a store, without their secrets."""
     _need()
+    from adats.service.keys import ApiKeys
     from adats.service.stores.sqlite import SQLiteKeys
 
     table = Table("key", "tenant", "may", "since")
     with _in_one_line(), SQLiteKeys(db) as kept:
-        for row in kept.key_rows():
+        for row in ApiKeys(kept.key_rows()):
             since = datetime.fromtimestamp(row.created, UTC).strftime("%Y-%m-%d %H:%M")
             table.add_row(row.id, row.tenant, "write" if row.write else "read", since)
     console.print(table)
@@ -81,10 +96,11 @@ def remove(
 ) -> None:
     """Take a key back; a running service knows it after a second."""
     _need()
+    from adats.service.keys import REMOVED, mark_of_removed
     from adats.service.stores.sqlite import SQLiteKeys
 
     with _in_one_line(), SQLiteKeys(db) as kept:
-        if not kept.remove(key):
+        if key == REMOVED or not kept.remove(key, mark_of_removed()):
             raise ValueError(f"{db} has no key {key!r}; see: adats keys list --db {db}")
     console.print(f"Key {key} is removed", highlight=False)
 
@@ -99,13 +115,13 @@ def replay(
     _need()
     from adats.service.replay import replay as play
     from adats.service.stores.sqlite import SQLiteReadView, SQLiteStore
-    from adats.service.stores.sqlite_file import check_file
+    from adats.service.stores.sqlite_file import check_file, real_path
 
     if not db.is_file():
         raise ValueError(f"there is no store {db}")
     if into is not None and into.exists():
         raise ValueError(f"{into} is there already; give the name of a new store")
-    check_file(db, 0)
+    check_file(real_path(db))
     with _in_one_line(), tempfile.TemporaryDirectory() as folder, SQLiteReadView(db) as source:
         store = SQLiteStore(Path(folder, "replay.db") if into is None else into)
         try:

@@ -7,7 +7,7 @@ be committed, `undo` forgets what is in memory, and the store says what is true.
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TypeVar, cast
 
@@ -17,7 +17,7 @@ from adats.models.core.errors import UnknownTask
 from adats.models.core.types import Arm
 from adats.service import answers, rules
 from adats.service.errors import Conflict, DamagedStore, Invalid, NotFound, Refusal, status_of
-from adats.service.field_types import MOST_ARMS
+from adats.service.field_types import CONTROL, MOST_ARMS, check_new_name
 from adats.service.messages import (
     DecisionRequest,
     DecisionResult,
@@ -31,6 +31,7 @@ from adats.service.messages import (
     RewardResult,
     TaskBelief,
 )
+from adats.service.priors import check_cost
 from adats.service.served_experiment import Change, ServedExperiment
 from adats.service.spec import ExperimentSpec, canonical, check, completed, parse
 from adats.service.stores.interface import (
@@ -108,7 +109,12 @@ class Engine:
             arms="[]",
             total=b"",
         )
-        ServedExperiment(new, row, self.store)  # raises if the parts do not fit
+        check_cost(new)
+        served = ServedExperiment(new, row, self.store)  # raises if the parts do not fit
+        arms = served.all_arms or []
+        for i, arm in enumerate(arms):
+            check_new_name(f"arms[{i}]" if isinstance(spec.arms, list) else "prior.file", arm)
+            _check_told_apart("prior.file", arm, arms[:i])
         self.store.add_experiment(row)
         return True, self.about(tenant, name)
 
@@ -142,6 +148,8 @@ class Engine:
                 if known.task != request.task:
                     raise Conflict(f"decision_id {decision_id!r} was made for task {known.task!r}")
                 return _decision_result(known)
+        if CONTROL.search(request.task) and served.task_cache.get(request.task) is None:
+            check_new_name("task", request.task)
         row = self.choose(served, decision_id, request)
         self.add_decision(served, row)
         return _decision_result(row)
@@ -197,7 +205,9 @@ class Engine:
             raise NotFound(f"there is no decision {request.decision_id!r}")
         now = self.now()
         reward = served.check_reward(decision, request.reward)
-        earlier = self.store.rewards(decision.id) if decision.received else []
+        earlier = []
+        if decision.received:
+            earlier = self.store.earlier_rewards(decision.id, reward, request.reward_id)
         due = decision.due is not None and now >= decision.due
         settled = rules.settle(decision, served.spec, served.version + 1) if due else decision
         outcome = rules.receive(settled, earlier, reward, request.reward_id, served.spec, now)
@@ -320,6 +330,8 @@ class Engine:
         known = served.added(new.arm)
         if known is not None and known == change:
             return self.about(tenant, name)
+        check_new_name("arm", new.arm)
+        _check_told_apart("arm", new.arm, served.all_arms or ())
         if (served.n_arms or 0) >= MOST_ARMS:
             raise Invalid("arm", f"there are {MOST_ARMS} arms, and there cannot be more")
         if new.features is not None and not served.dim:
@@ -351,6 +363,13 @@ class Engine:
         served.version += 1
         text = msgspec.json.encode(data).decode()
         self.store.add_change(ChangeRow(served.id, served.version, kind, text, self.now()))
+
+
+def _check_told_apart(field: str, arm: Arm, others: Iterable[Arm]) -> None:
+    """Raise `Invalid` if another arm is written the same in an address: 1 and "1"."""
+    for other in others:
+        if other != arm and str(other) == str(arm):
+            raise Invalid(field, f"arms {other!r} and {arm!r} cannot be told apart")
 
 
 def _list_of(value: T | tuple[T, ...]) -> T | list[T]:

@@ -1,14 +1,20 @@
 """Types of the fields that come in over HTTP, with their limits."""
 
+import re
 from typing import Annotated
 
 from msgspec import Meta
+
+from adats.service.errors import Invalid
 
 MOST_ARMS, MOST_DIM, LONGEST_NAME, MOST_REWARDS = 500, 128, 200, 1000
 LONGEST_WINDOW = 10 * 365 * 86_400.0  # seconds
 LARGEST, LEAST = 1e20, 1e-20  # figures: products of a few of them, and of their inverses, exist
 
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # line breaks, NUL and the like
+
 Name = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
+NewName = Annotated[Name, Meta(extra_json_schema={"pattern": r"^[^\x00-\x1f\x7f-\x9f]*$"})]
 ArmName = Annotated[int, Meta(ge=0, le=2**53)] | Name
 Names = Annotated[list[Name], Meta(min_length=1, max_length=MOST_ARMS)]
 ArmNames = Annotated[list[ArmName], Meta(max_length=MOST_ARMS)]
@@ -18,6 +24,13 @@ Numbers = Figure | list[Figure | list[Figure]]
 Row = Annotated[list[Figure], Meta(max_length=MOST_DIM)]
 Rows = Annotated[list[Row], Meta(max_length=MOST_ARMS)]
 Share = Annotated[float, Meta(ge=0, le=1)]
+
+
+def check_new_name(field: str, name: str | int) -> None:
+    """Raise `Invalid` for control characters; stores of before may have names with them."""
+    found = CONTROL.search(name) if isinstance(name, str) else None
+    if found is not None:
+        raise Invalid(field, f"a name has no control characters, such as {found[0]!r} in {name!r}")
 
 
 def doc(text: str) -> Meta:

@@ -4,13 +4,14 @@ import hashlib
 import hmac
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from adats.service.stores.interface import KeyRow
 
 PREFIX = "adats"
 NO_HASH = bytes(32)  # no secret has this hash
+REMOVED = "removed"  # the id of a row that is no key: it says that there were some
 OPEN_TENANT = "default"  # of all requests, where there are no keys
 
 
@@ -28,14 +29,24 @@ def new_key(tenant: str, *, write: bool) -> tuple[str, KeyRow]:
     return f"{PREFIX}_{name}_{secret}", row
 
 
+def mark_of_removed() -> KeyRow:
+    """What stays when a key is removed."""
+    return KeyRow(REMOVED, "", NO_HASH, int(False), time.time())
+
+
 class ApiKeys:
-    """The keys there are."""
+    """The keys there are, and whether there ever were any."""
 
     def __init__(self, rows: Iterable[KeyRow]) -> None:
         self._rows = {row.id: row for row in rows}
+        self.were_used = bool(self._rows)
+        self._rows.pop(REMOVED, None)
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    def __iter__(self) -> Iterator[KeyRow]:
+        return iter(self._rows.values())
 
     def access(self, key: str | None) -> Access | None:
         """What a key allows; None if it is missing, or is none of these."""

@@ -12,6 +12,7 @@ from adats.service.field_types import (
     Figure,
     Figures,
     Name,
+    NewName,
     Row,
     Rows,
     Share,
@@ -41,7 +42,7 @@ IntervalBound = Annotated[float | None, doc("Of the 95 % interval.")]
 class DecisionRequest(Struct, forbid_unknown_fields=True, frozen=True):
     """A decision that is wanted."""
 
-    task: Annotated[Name, doc("For whom, or for what: a user, a shop, a page.")]
+    task: Annotated[NewName, doc("For whom, or for what: a user, a shop, a page.")]
     decision_id: Annotated[
         Name | None, doc("Yours, to ask again safely; made here unless given.")
     ] = None
@@ -143,7 +144,7 @@ class RewardBatchResult(Struct, frozen=True):
 class NewArm(Struct, forbid_unknown_fields=True, frozen=True):
     """An arm that is added: with the prior of another, or with features of its own."""
 
-    arm: Annotated[Name, doc("Its name.")]
+    arm: Annotated[NewName, doc("Its name.")]
     like: Annotated[ArmName | None, doc("The arm whose prior it takes.")] = None
     features: Annotated[Row | None, doc("Of the arm, in a linear model whose arms are fixed.")] = (
         None

@@ -23,6 +23,8 @@ from adats.service.served_models import MODELS
 from adats.service.spec import DefaultPrior, ExperimentSpec, GivenPrior, PriorSpec, check_rewards
 
 MOST_CANDIDATES = 20_000  # times arms: all are looked at in each decision
+LEAST_COST = 20  # of one model, in arms: what it takes besides them
+SQUARE_COST = 0.01  # of an entry of a covariance, in arms: matrices are fast
 COUNTS, SPREADS, NUMBERS = (1e-6, 1e12), (LEAST, LARGEST), (0.0, LARGEST)
 LIMITS = {  # of the sizes of figures that are not 0
     **dict.fromkeys(("alpha", "beta", "shape", "rate"), COUNTS),  # they count pulls
@@ -53,6 +55,48 @@ def prior_of(spec: ExperimentSpec) -> MetaBelief:
         raise Invalid("prior", f"more than {MOST_CANDIDATES} candidates times arms")
     check_rewards(spec, meta.empty())
     return meta
+
+
+def check_cost(spec: ExperimentSpec) -> None:
+    """Raise `Invalid` if a new prior would take too long in each decision. It is not built yet."""
+    file, given = spec.prior.file, spec.prior.given
+    if file is not None:
+        cost, field = _cost(file.get("prior")), "prior.file"
+    else:
+        weights = None if given is None else given.weights
+        cost, field = float(len(weights or ()) * _count(spec)), "prior.given.weights"
+    if cost > MOST_CANDIDATES:
+        raise Invalid(
+            field,
+            "every decision looks at all of a prior: models or candidates times arms are at most "
+            f"{MOST_CANDIDATES:,}, here {cost:,.0f} (a model counts for {LEAST_COST} arms at "
+            f"least, an entry of a covariance for {SQUARE_COST}); take fewer of them",
+        )
+
+
+def _cost(data: Any) -> float:
+    """Of the prior in a file, in candidates times arms; what is no prior is refused later."""
+    if not isinstance(data, dict):
+        return 0.0
+    if isinstance(data.get("models"), list):
+        return sum(map(_cost, data["models"]))
+    tables = data.get("priors")
+    if isinstance(tables, dict):  # a mixture: a row a candidate
+        return float(max((_length(table) * _width(table) for table in tables.values()), default=0))
+    width = max(_width(data.get("mean")), _length(data.get("arms")))
+    alone = data.get("model") == GaussianMeta.NAME  # no arm moves with another
+    numbers = width if alone else max(width, SQUARE_COST * width**2)
+    return max(float(LEAST_COST), _length(data.get("log_weights")) * numbers)
+
+
+def _length(value: Any) -> int:
+    return len(value) if isinstance(value, list) else 1
+
+
+def _width(value: Any) -> int:
+    """Of the rows of a table, or of a row."""
+    rows = [row for row in value if isinstance(row, list)] if isinstance(value, list) else []
+    return max(map(len, rows)) if rows else _length(value)
 
 
 def _path(prior: PriorSpec, field: str) -> str:

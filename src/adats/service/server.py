@@ -9,32 +9,51 @@ from pathlib import Path
 
 import uvicorn
 
+from adats.service.clock import SteadyClock, check_clock
 from adats.service.engine import Engine
 from adats.service.http.app import LOOPBACK, make_app
+from adats.service.keys import ApiKeys
 from adats.service.stores.sqlite import SQLiteStore
 
 GRACE = 10  # seconds for requests that are under way when the service is stopped
 
 
 def serve(
-    db: Path, *, host: str, port: int, most_waiting: int, announce: Callable[[str], None]
+    db: Path,
+    *,
+    host: str,
+    port: int,
+    most_waiting: int,
+    reopened: bool,
+    trust_clock: bool,
+    announce: Callable[[str], None],
 ) -> None:
     """Serve the store until the process is stopped; `announce` gets its address."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     local = is_loopback(host)
     listening = _listen(host, port)
     with listening:
-        store = SQLiteStore(db)
+        store, clock = SQLiteStore(db), SteadyClock()
         try:
             with store.view() as view:
-                keys = len(view.key_rows())
+                keys = ApiKeys(view.key_rows())
+                if not trust_clock:
+                    check_clock(view, clock())
+            if keys and reopened:
+                raise ValueError(f"{db} has keys: leave --open out, or remove them first")
             if not local and not keys:
                 raise ValueError(
                     f"{host} can be reached from other machines, and {db} has no keys; make one: "
                     f"adats keys add TENANT --db {db}"
                 )
             hosts = (*LOOPBACK, host) if local else None
-            app = make_app(Engine(store), hosts=hosts, most_waiting=most_waiting)
+            app = make_app(
+                Engine(store, clock=clock),
+                hosts=hosts,
+                most_waiting=most_waiting,
+                reopened=reopened,
+                clock_off=lambda: clock.off,
+            )
         except BaseException:
             store.close()
             raise

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Concatenate, ParamSpec, TypeVar, cast
 
 from starlette.concurrency import run_in_threadpool
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.routing import Route, Router
 
 from adats.service import export
@@ -49,6 +50,7 @@ from adats.service.stores.interface import Action, ExperimentRow, ReadView, Rewa
 MOST_WAITING = 1000  # requests; more are turned away
 REFRESH = 1.0  # seconds until a key that was added or removed is known
 VERBS = ("decide", "reward")  # first in the routes, which are tried one after another
+PARTLY_DAMAGED = "part of the store is damaged; the service's log says it"
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 P = ParamSpec("P")
@@ -57,15 +59,32 @@ T = TypeVar("T")
 log = logging.getLogger("adats.service")
 
 
+class AnyName(PathConvertor):
+    """The rest of a path, as it is: Starlette's own ends at a line break, and drops a last one."""
+
+    regex = "(?s:.*)"
+
+
+register_url_convertor("any", AnyName())
+
+
 class Service:
     """One engine, its queue, and the handlers of all requests."""
 
-    def __init__(self, engine: Engine, *, hosts: tuple[str, ...] | None, most_waiting: int) -> None:
-        self._engine = engine
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        hosts: tuple[str, ...] | None,
+        most_waiting: int,
+        reopened: bool,
+        clock_off: Callable[[], float],
+    ) -> None:
+        self._engine, self._clock_off = engine, clock_off
         self._queue = CommitQueue(engine, most_waiting=most_waiting)
         self.metrics = Metrics()
         self._watch()
-        self.access = AccessControl(self._read_keys(), hosts)
+        self.access = AccessControl(self._read_keys(), hosts, reopened=reopened)
         self._controls: dict[tuple[str, str], Action] = {}  # of experiments that needed a fallback
 
     def _watch(self) -> None:
@@ -76,6 +95,7 @@ class Service:
             "commit_seconds": ("Seconds spent on them.", lambda: queue.commit_seconds),
             "ready": ("1 if the store can be written.", lambda: float(queue.trouble is None)),
             "damaged": ("1 if part of it was damaged.", lambda: float(queue.damage is not None)),
+            "clock_off_seconds": ("The clock's jump, not 0 if it jumped.", self._clock_off),
         }
         for name, (about, value) in watched.items():
             self.metrics.watch(f"adats_{name}", about, value)
@@ -229,8 +249,10 @@ class Service:
         if trouble is not None:
             return Reply(Error(str(trouble)), 503)
         damage = self._queue.damage  # of which everybody may know that it is, not where
-        why = None if damage is None else "part of the store is damaged; the service's log says it"
-        return Reply(Health("ready", why))
+        found = [] if damage is None else [PARTLY_DAMAGED]
+        if self._clock_off():
+            found.append(f"the clock jumped by {self._clock_off():+.0f} s, and is not followed")
+        return Reply(Health("ready", "; ".join(found) or None))
 
     async def show_metrics(self, _: Request) -> Reply:
         return Reply(RawBody(self.metrics.text(), "text/plain; version=0.0.4; charset=utf-8"))
@@ -243,16 +265,34 @@ class Service:
 
 
 def make_app(
-    engine: Engine, *, hosts: tuple[str, ...] | None = None, most_waiting: int = MOST_WAITING
+    engine: Engine,
+    *,
+    hosts: tuple[str, ...] | None = None,
+    most_waiting: int = MOST_WAITING,
+    reopened: bool = False,
+    clock_off: Callable[[], float] = lambda: 0.0,
 ) -> Router:
-    """The service as an ASGI application. `hosts` are its own names, if only they are served."""
-    service = Service(engine, hosts=hosts, most_waiting=most_waiting)
+    """The service as an ASGI application. `hosts` are its own names, if only they are served.
+
+    `reopened`: it needs no key although keys were in use, if all of them are removed. `clock_off`
+    says by how much the clock has jumped.
+    """
+    service = Service(
+        engine,
+        hosts=hosts,
+        most_waiting=most_waiting,
+        reopened=reopened,
+        clock_off=clock_off,
+    )
     paths: dict[str, dict[str, Endpoint]] = {}
     for operation in sorted(OPERATIONS, key=lambda operation: operation.name not in VERBS):
         handler = getattr(service, operation.name)
         endpoint = Endpoint(operation, handler, service.access, service.metrics)
         paths.setdefault(operation.path, {})[operation.method] = endpoint
-    routes = [Route(path, MethodRouter(endpoints)) for path, endpoints in paths.items()]
+    routes = [
+        Route(path.replace(":path}", ":any}"), MethodRouter(endpoints))
+        for path, endpoints in paths.items()
+    ]
     return Router(routes, default=no_route, lifespan=service.lifespan, redirect_slashes=False)
 
 

@@ -45,6 +45,11 @@ MORE_HEADERS: dict[int, Headers] = {
     503: RETRY,
 }
 
+NO_KEY = "give a valid key: Authorization: Bearer adats_…"
+NO_KEYS = (
+    "all keys of this service were removed, and it stays closed; make one (adats keys add), or "
+    "start it with --open"
+)
 NOBODY = ""  # the tenant of requests that are open to everybody
 
 log = logging.getLogger("adats.service")
@@ -59,18 +64,22 @@ class AccessControl:
 
     With keys: who has one. Without: everybody on this machine, so requests have to be addressed
     to it by one of its `hosts`; a page of another site would use a name of its own. Once there
-    were keys, or if there are no such hosts, no request comes in without one.
+    were keys, or if there are no such hosts, no request comes in without one; `reopened` means
+    that keys which were removed before do not matter.
     """
 
-    def __init__(self, keys: ApiKeys, hosts: tuple[str, ...] | None) -> None:
-        self._hosts = hosts
+    def __init__(
+        self, keys: ApiKeys, hosts: tuple[str, ...] | None, *, reopened: bool = False
+    ) -> None:
+        self._hosts, self._reopened = hosts, reopened
         self._last_host: bytes | None = None  # that was good
         self._needs_key = hosts is None
         self.renew(keys)
 
     def renew(self, keys: ApiKeys) -> None:
         self._keys = keys
-        self._needs_key = self._needs_key or len(keys) > 0
+        closed = len(keys) > 0 or (keys.were_used and not self._reopened)
+        self._needs_key = self._needs_key or closed
 
     def tenant(self, headers: dict[bytes, bytes], operation: Operation) -> str:
         """Whose experiments the request is about; it raises if it may not do this operation."""
@@ -82,7 +91,8 @@ class AccessControl:
         scheme, _, key = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         access = self._keys.access(key if scheme.lower() == "bearer" else None)
         if access is None:
-            raise Unauthorized("give a valid key: Authorization: Bearer adats_…")
+            all_removed = self._keys.were_used and not len(self._keys)
+            raise Unauthorized(NO_KEYS if all_removed else NO_KEY)
         if operation.write and not access.write:
             raise Forbidden("this key may only read")
         return access.tenant

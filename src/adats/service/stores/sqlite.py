@@ -22,6 +22,7 @@ from adats.service.stores.interface import (
     DecisionRow,
     ExperimentRow,
     KeyRow,
+    Reward,
     RewardMoments,
     RewardRow,
     TaskRow,
@@ -33,6 +34,7 @@ from adats.service.stores.sqlite_file import (
     connect,
     file_ids,
     open_to_write,
+    real_path,
     upgrade,
 )
 
@@ -109,7 +111,7 @@ class SQLiteReadView(SQLiteReader):
 
     def __init__(self, path: Path) -> None:
         try:
-            super().__init__(connect(path, mode="ro"))
+            super().__init__(connect(real_path(path), mode="ro"))
         except sqlite3.Error as error:
             raise _explained(error) from error
         self._run("BEGIN")
@@ -144,6 +146,17 @@ class SQLiteReadView(SQLiteReader):
         first: float | None = self._one(sql, (experiment, now))[0]
         return first
 
+    def due_count(self, now: float) -> int:
+        """Decisions of all experiments whose window is over and which are not settled."""
+        return int(self._one("SELECT count(*) FROM decisions WHERE due <= ?", (now,))[0])
+
+    def newest_time(self) -> float | None:
+        """Of the last decisions and rewards; None if there are none."""
+        last = "SELECT max(time) AS time FROM (SELECT time FROM {} ORDER BY id DESC LIMIT 1000)"
+        both = f"{last.format('decisions')} UNION ALL {last.format('rewards')}"
+        newest: float | None = self._one(f"SELECT max(time) FROM ({both})")[0]
+        return newest
+
     def reward_moments(self, experiment: int, over: float | None) -> dict[int, RewardMoments]:
         """Rewards of decisions that were held out, 1, and of those that could have been, 0."""
         sql = """
@@ -167,8 +180,8 @@ class SQLiteStore(SQLiteReader):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Open a store, or make one. A file that is damaged or not a store raises."""
-        self.path = Path(path)
-        if self.path.is_dir() or not self.path.absolute().parent.is_dir():
+        self.path = real_path(path)
+        if self.path.is_dir() or not self.path.parent.is_dir():
             raise FileFormatError(f"{path} cannot be a store: give a file in a folder that exists")
         check_file(self.path)
         self._witness = Witness(self.path)
@@ -313,9 +326,28 @@ class SQLiteStore(SQLiteReader):
         sql = f"SELECT {_DECISION} FROM decisions WHERE due <= ? ORDER BY due, id LIMIT ?"
         return [rows.decision_from(row) for row in self._all(sql, (now, limit))]
 
-    def rewards(self, decision: int) -> list[RewardRow]:
-        sql = f"SELECT {_REWARD} FROM rewards WHERE decision = ? ORDER BY id"
-        return [rows.reward_from(row) for row in self._all(sql, (decision,))]
+    def earlier_rewards(
+        self, decision: int, reward: Reward, reward_id: str | None
+    ) -> list[RewardRow]:
+        """By an index each, however many there are."""
+        last = "SELECT id FROM rewards WHERE decision = :decision ORDER BY id DESC LIMIT 1"
+        same = "SELECT id FROM rewards WHERE decision = :decision AND reward_id = :reward_id"
+        if reward_id is None:
+            same = (
+                "SELECT id FROM rewards WHERE decision = :decision AND reward_id IS NULL "
+                "AND reward IN (:as_kept, :as_given)"
+            )
+        sql = (
+            f"SELECT {_REWARD} FROM rewards WHERE id IN (SELECT id FROM ({last}) UNION {same}) "
+            "ORDER BY id"
+        )
+        values = {
+            "decision": decision,
+            "reward_id": reward_id,
+            "as_kept": rows.reward_column(reward),
+            "as_given": rows.to_column(reward),  # as earlier versions kept it
+        }
+        return [rows.reward_from(row) for row in self._all(sql, values)]
 
     def add_reward(self, row: RewardRow) -> None:
         self._write(rows.ADD_REWARD, rows.reward_to_keep(row))
@@ -330,8 +362,9 @@ class SQLiteKeys(SQLiteReader):
     def __init__(self, path: Path, *, make: bool = False) -> None:
         if not (make or path.exists()):
             raise FileNotFoundError(errno.ENOENT, "there is no such store", str(path))
-        check_file(path)
-        super().__init__(open_to_write(path, wait=LOCK_WAIT))
+        real = real_path(path)
+        check_file(real)
+        super().__init__(open_to_write(real, wait=LOCK_WAIT))
 
     def __enter__(self) -> Self:
         return self
@@ -342,8 +375,15 @@ class SQLiteKeys(SQLiteReader):
     def add(self, row: KeyRow) -> None:
         self._run(rows.ADD_KEY, rows.whole(row))
 
-    def remove(self, key: str) -> bool:
-        return self._run("DELETE FROM keys WHERE id = ?", (key,)).rowcount > 0
+    def remove(self, key: str, mark: KeyRow) -> bool:
+        """Whether there was such a key. The mark stays in its place: keys have been in use."""
+        self._run("BEGIN IMMEDIATE")
+        found = self._run("DELETE FROM keys WHERE id = ?", (key,)).rowcount > 0
+        if found:
+            self._run("DELETE FROM keys WHERE id = ?", (mark.id,))
+            self.add(mark)
+        self._run("COMMIT")
+        return found
 
 
 def _explained(error: sqlite3.Error) -> Exception:

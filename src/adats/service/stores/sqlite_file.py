@@ -7,7 +7,9 @@ store with fewer commits than its witness has lost some, and is not opened.
 import fcntl
 import os
 import sqlite3
+import stat
 import struct
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ CACHE_SIZE = 32_000  # kilobytes of the file that are kept in memory
 MOST_FOR_FULL_CHECK = (
     50e6  # bytes of a store whose indices are compared with its tables at the start
 )
+PRIVATE = 0o600  # the mode of all files of a store
 LOCK_WAIT = 5.0  # seconds that a view or a command waits for a lock; the engine does not wait
 
 FIRST_SCHEMA = """
@@ -66,6 +69,9 @@ ALTER TABLE tasks ADD COLUMN generation INTEGER;
 CREATE INDEX tasks_by_generation ON tasks (experiment, generation, task)
     WHERE generation IS NOT NULL;
 """,
+    """
+CREATE INDEX rewards_by_name ON rewards (decision, reward_id, reward);
+""",
 )
 VERSION = 1 + len(UPGRADES)
 
@@ -74,7 +80,7 @@ class Witness:
     """How many commits there have been, beside the store; and the lock on it."""
 
     def __init__(self, store: Path) -> None:
-        self._file = os.open(f"{store}-witness", os.O_RDWR | os.O_CREAT, 0o600)
+        self._file = os.open(f"{store}-witness", os.O_RDWR | os.O_CREAT, PRIVATE)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -97,11 +103,17 @@ def commits_witnessed(path: Path) -> int:
     return int(struct.unpack("<q", kept)[0]) if len(kept) == 8 else 0
 
 
+def real_path(path: str | os.PathLike[str]) -> Path:
+    """Where a store is, whatever links lead there: its log and its lock are beside the file."""
+    return Path(os.path.realpath(path))
+
+
 def check_file(path: Path, least: int = 0) -> int:
     """The commits of a store that is whole, or new; raises if it is not, and changes nothing.
 
     There have to be `least`, and as many as the witness knows of.
     """
+    _check_links(path)
     remedy = (
         "nothing was changed; bring its files back as they were, or put a copy of the store here "
         f"and remove {path}-wal, -shm and -witness"
@@ -145,6 +157,7 @@ def check_file(path: Path, least: int = 0) -> int:
 
 def open_to_write(path: Path, *, wait: float = 0.0) -> sqlite3.Connection:
     """A connection that writes; a new file becomes a store."""
+    _keep_private(path)
     try:
         connection = connect(path, mode="rwc", wait=wait)
         if connection.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
@@ -161,6 +174,18 @@ def open_to_write(path: Path, *, wait: float = 0.0) -> sqlite3.Connection:
     except sqlite3.Error as error:
         raise FileFormatError(f"{path} cannot be opened: {error}") from None
     return connection
+
+
+def _keep_private(path: Path) -> None:
+    """What the store is in, or will be, only its owner may read; SQLite gives its log that mode."""
+    with suppress(OSError):  # if it is there already it is not opened, see `_check_links`
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE))
+    for part in ("", "-wal", "-shm", "-witness"):
+        name = f"{path}{part}"
+        with suppress(OSError):  # not there, or a file system without modes
+            found = os.stat(name)
+            if found.st_uid == os.geteuid() and found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+                os.chmod(name, found.st_mode & stat.S_IRWXU)
 
 
 def upgrade(connection: sqlite3.Connection, path: Path) -> None:
@@ -197,6 +222,16 @@ def file_ids(path: Path) -> tuple[int, ...]:
         return tuple(os.stat(name).st_ino for name in (path, f"{path}-wal"))
     except OSError:
         return ()
+
+
+def _check_links(path: Path) -> None:
+    """That the file has one name. It is not opened: closing it would drop the locks of SQLite."""
+    names = os.stat(path).st_nlink if path.exists() else 1
+    if names > 1:
+        raise FileFormatError(
+            f"{path} has {names} names (hard links), and each would have a lock and a log of its "
+            "own; nothing was changed; remove the other names, or serve a copy of the file"
+        )
 
 
 def _check_kind(connection: sqlite3.Connection, path: Path) -> None:

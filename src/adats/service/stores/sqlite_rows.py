@@ -15,6 +15,7 @@ from adats.service.stores.interface import (
     DecisionRow,
     ExperimentRow,
     KeyRow,
+    Reward,
     RewardRow,
     TaskRow,
 )
@@ -63,15 +64,20 @@ def whole(row: ChangeRow | KeyRow) -> list[Any]:
 def decision_to_keep(row: DecisionRow) -> list[Any]:
     plain = row._replace(
         action=msgspec.json.encode(row.action).decode(),
-        propensity=_to_column(row.propensity),
-        reward=_to_column(row.reward),
-        counted=_to_column(row.counted),
+        propensity=to_column(row.propensity),
+        reward=to_column(row.reward),
+        counted=to_column(row.counted),
     )
     return without_id(plain)
 
 
 def reward_to_keep(row: RewardRow) -> list[Any]:
-    return without_id(row._replace(reward=_to_column(row.reward)))
+    return without_id(row._replace(reward=reward_column(row.reward)))
+
+
+def reward_column(reward: Reward) -> Any:
+    """The same text for equal rewards: there is no -0.0 in it."""
+    return to_column([float(x) + 0.0 for x in reward] if isinstance(reward, list) else reward)
 
 
 def experiment_from(kept: Kept) -> ExperimentRow:
@@ -121,7 +127,7 @@ def _damaged(what: str) -> DamagedStore:
     return DamagedStore(f"the store is damaged: {what} is not as written; restore a copy of it")
 
 
-def _to_column(value: Any) -> Any:
+def to_column(value: Any) -> Any:
     """A number, or a list of them, as SQLite keeps it."""
     return msgspec.json.encode(value).decode() if isinstance(value, list) else value
 
