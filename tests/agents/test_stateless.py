@@ -12,7 +12,7 @@ from scipy.stats import chi2, kstest
 
 import adats
 from adats import AdaTS, decide
-from adats.agents.batches import tasks_of
+from adats.agents.batch_requests import tasks_of
 from adats.agents.stateless import keys_of
 from adats.models.core.draws import KeyedDraws
 from cases import ALL, CLASSES, ROWS, alike, gaussian, latent, linear, new, portrait

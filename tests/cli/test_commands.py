@@ -249,3 +249,8 @@ def test_reproduce_without_the_files_says_where_to_put_them(monkeypatch, capsys,
     said = capsys.readouterr().err
     assert "train-images-idx3-ubyte" in said
     assert not (tmp_path / "out").exists()
+
+
+def test_the_version(monkeypatch, capsys):
+    assert call(monkeypatch, "--version") == 0
+    assert capsys.readouterr().out.split() == ["adats", adats.__version__]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from adats.agents import batches, decision_numbers
+from adats.agents import batch_requests, batches, decision_numbers
 from adats.agents.decision import Decision
 from adats.agents.decision_numbers import OF_A_BATCH
 from adats.agents.decisions import Column, Decisions, columns_of, named, task_column
@@ -55,7 +55,7 @@ class BatchVerbs:
         `features` are those of all tasks, or have a first axis for the task; `allowed` is a list of
         arms, or an array of yes and no, a row a task; `horizon` is a number, or one a task.
         """
-        names = batches.tasks_of(tasks)
+        names = batch_requests.tasks_of(tasks)
         allowed = list(allowed) if isinstance(allowed, Iterator) else allowed
         reason = "a design" if design is not None else self._why_apart(names)
         own = reason is not None
@@ -137,14 +137,14 @@ class BatchVerbs:
 
     def _request(
         self,
-        tasks: batches.Tasks,
+        tasks: batch_requests.Tasks,
         features: Any,
         allowed: Any,
         horizon: Any,
         propensities: bool,
         *,
         own_designs: bool,
-    ) -> batches.BatchRequest:
+    ) -> batch_requests.BatchRequest:
         arms, count = self._setup.arms, len(tasks)
         dim = np.shape(features)[-1] if own_designs and np.ndim(features) else arms.n_features
         rows: Any = None
@@ -157,13 +157,15 @@ class BatchVerbs:
                 )
         elif arms.n_features or features is not None:
             rows = arms.rows(features, dim)
-        mask = batches.allowed_mask(arms, allowed, count, None if rows is None else rows.shape[-2])
-        left = batches.horizon_of(horizon, count)
-        return batches.BatchRequest(tasks, rows, mask, left, propensities)
+        mask = batch_requests.allowed_mask(
+            arms, allowed, count, None if rows is None else rows.shape[-2]
+        )
+        left = batch_requests.horizon_of(horizon, count)
+        return batch_requests.BatchRequest(tasks, rows, mask, left, propensities)
 
     # the book
 
-    def _columns_of(self, tasks: batches.Tasks, *, others: bool = False) -> ColumnBook:
+    def _columns_of(self, tasks: batch_requests.Tasks, *, others: bool = False) -> ColumnBook:
         """A book in columns that has all these tasks which are known, and `others` too."""
         if isinstance(self._book, DictBook):
             many = len(tasks) + len(self._book) >= MANY
@@ -191,7 +193,7 @@ class BatchVerbs:
         if in_columns:
             self._use_columns()
 
-    def _why_apart(self, tasks: batches.Tasks) -> str | None:
+    def _why_apart(self, tasks: batch_requests.Tasks) -> str | None:
         """Why some of these tasks can only be looked at one by one."""
         if isinstance(self._book, ColumnBook):
             apart = bool((self._book.rows(tasks) == NOT_A_ROW).any())
@@ -201,7 +203,7 @@ class BatchVerbs:
             apart = any(state.finished or state.design is not None for state in states)
         return "tasks that are finished or have designs" if apart else None
 
-    def _check_not_finished(self, tasks: batches.Tasks) -> None:
+    def _check_not_finished(self, tasks: batch_requests.Tasks) -> None:
         names = tasks.tolist() if isinstance(tasks, np.ndarray) else tasks
         states = map(self._book.get, names)
         bad = [i for i, state in enumerate(states) if state is not None and state.finished]
@@ -217,7 +219,7 @@ class BatchVerbs:
             warnings.warn(f"{reason}: such batches are worked out one by one", stacklevel=4)
 
     def _ask_each(
-        self, request: batches.BatchRequest, allowed: Any, design: Any, reason: str | None
+        self, request: batch_requests.BatchRequest, allowed: Any, design: Any, reason: str | None
     ) -> Decisions:
         """In the order of a batch: tasks that come again, after all others."""
         self._say_one_by_one(reason)
@@ -229,7 +231,7 @@ class BatchVerbs:
         meta, count = self._meta, self._decisions
         try:
             for i in np.concatenate([*batches.passes(at), at[:0]]).tolist():
-                options = batches.options_at(request, i, self._setup.arms, allowed)
+                options = batch_requests.options_at(request, i, self._setup.arms, allowed)
                 found[i] = self.ask(names[i], design=design, **options)
         except BaseException as error:
             self._restore(kept, meta, count)

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adats.agents.arms import Arms
-from adats.agents.batches import Rewards, tasks_of
+from adats.agents.batch_requests import tasks_of
+from adats.agents.batches import Rewards
 from adats.agents.decision import Decision
 from adats.agents.decision_numbers import OF_A_BATCH
 from adats.agents.decisions import Column, columns_of

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from adats.agents import batches
+from adats.agents import batch_requests, batches
 from adats.agents.agent import AdaTS, Agent, load
 from adats.agents.decisions import Column, Decisions, columns_of, named, task_column
 from adats.agents.errors import RowsError
@@ -71,8 +71,12 @@ class Scorer:
         if self._setup.arms.come_with_decisions:
             raise ValueError("features come with every decision here: use ask_many")
         rows = self._setup.arms.features
-        self._request = batches.BatchRequest(
-            [], rows, self._setup.arms.not_retired, batches.horizon_of(horizon, 0), propensities
+        self._request = batch_requests.BatchRequest(
+            [],
+            rows,
+            self._setup.arms.not_retired,
+            batch_requests.horizon_of(horizon, 0),
+            propensities,
         )
         reason = batches.why_one_by_one(self._setup, self._meta, self._request)
         if reason is not None:
@@ -87,9 +91,9 @@ class Scorer:
         if missing:
             known = ", ".join(columns)
             raise ValueError(f"the table lacks {', '.join(missing)}; its columns are {known}")
-        tasks = batches.tasks_of(columns[task])
+        tasks = batch_requests.tasks_of(columns[task])
         numbers = None if decision_id is None else columns[decision_id]
-        keys = keys_of(self.seed, tasks if numbers is None else batches.tasks_of(numbers))
+        keys = keys_of(self.seed, tasks if numbers is None else batch_requests.tasks_of(numbers))
         book = self._book
         if isinstance(book, DictBook):
             book = batches.in_columns(self._layout, book, tasks)
@@ -101,7 +105,7 @@ class Scorer:
         return Decisions(
             task_column(tasks),
             named(self._setup.arms, actions),
-            None if numbers is None else task_column(batches.tasks_of(numbers)),
+            None if numbers is None else task_column(batch_requests.tasks_of(numbers)),
             chances,
         )
 
@@ -134,7 +138,7 @@ class Scorer:
         return pyarrow.record_batch(self.decide(columns_of(part), *names).columns())
 
 
-def keys_of(seed: int, names: batches.Tasks) -> Keys:
+def keys_of(seed: int, names: batch_requests.Tasks) -> Keys:
     """A number for each decision or task, which depends on the seed and its name alone."""
     salt = hashlib.blake2b(str(seed).encode(), digest_size=16).digest()
     if isinstance(names, np.ndarray):

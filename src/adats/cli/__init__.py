@@ -35,6 +35,25 @@ app.command("replay")(replay)
 app.add_typer(keys_app, name="keys")
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        console.print(f"adats {adats.__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="The version, and no more."
+        ),
+    ] = False,
+) -> None:
+    """Thompson sampling that learns its own prior."""
+    del version  # its callback has done it
+
+
 def run() -> None:
     """The command itself: bad input is one line and exit code 2, Ctrl-C is 130."""
     try:
