@@ -302,12 +302,9 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
 
     def posterior(self, digest: GaussianDigest) -> GaussianArms:
         """Of theta in a task whose own message is in the total: exact, nothing is subtracted."""
-        return self._posterior(digest.keep, digest.stats.table[1])
-
-    def _posterior(self, keep: FloatArray, total: FloatArray) -> GaussianArms:
-        scales = self.scales
+        scales, keep = self.scales, digest.keep
         mu, variance = self._known_mu or self._mu
-        mean = keep * (mu + scales.ratio * total)
+        mean = keep * (mu + scales.ratio * digest.stats.table[1])
         spread = keep * (scales.task_variance + keep * variance)
         return GaussianArms.of(mean, np.sqrt(spread), scales.noise)
 
@@ -317,7 +314,8 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
         return GaussianDigests(rows, self.scales)
 
     def posterior_many(self, digests: GaussianDigests) -> GaussianArms:
-        return self._posterior(digests.keep, digests.sums[1])
+        table = np.moveaxis(digests.rows.reshape(-1, 3, self.n_arms), 1, 0)
+        return self.posterior(GaussianDigest(ArmStats(table), digests.rows, digests.keep))
 
     def sample(self, rng: Rng) -> FloatArray:
         mean, variance = self._mu
