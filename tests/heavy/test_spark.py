@@ -1,5 +1,7 @@
 """The aggregation on Spark, on a local master: the same statistics as DuckDB's."""
 
+import sys
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -21,6 +23,8 @@ DIM, ROWS = 5, 20_000
 def session():
     from pyspark.sql import SparkSession
 
+    patch = pytest.MonkeyPatch()
+    patch.setenv("PYSPARK_PYTHON", sys.executable)  # workers have what this process has
     session = (
         SparkSession.builder.master("local[2]")
         .appName("adats")
@@ -31,6 +35,7 @@ def session():
     )
     yield session
     session.stop()
+    patch.undo()
 
 
 @pytest.fixture(scope="module")
