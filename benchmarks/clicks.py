@@ -1,6 +1,6 @@
 """Clicks: speed and memory of the latent model, and what it loses beside Thompson sampling.
 
-Alone: python -m benchmarks.clicks; some of it: python -m benchmarks.clicks live far
+Alone: python -m benchmarks.clicks; some of it: python -m benchmarks.clicks live memory
 """
 
 import os
