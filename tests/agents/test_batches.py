@@ -896,3 +896,14 @@ def test_a_batch_from_nothing_is_near_the_truth(family):
 
 def latent_truth_meta(family):
     return LatentMeta([-0.5], 0.0, task_scale=0.5, rewards=family)
+
+
+def test_bad_rows_of_a_batch_that_goes_one_by_one_are_counted():
+    agent = AdaTS(adats.default_prior(dim=2, rewards="binary"), seed=1)
+    table = {"task": ["a"] * 5, "x0": [1.0] * 5, "x1": [0.0] * 5, "reward": [0, 2, 1, 3, 0]}
+    with (
+        pytest.warns(UserWarning, match="one by one"),
+        pytest.raises(ValueError, match=r"^row 1: .*got 2.*\(2 such rows\); nothing was changed"),
+    ):
+        agent.tell_many(table)
+    assert agent.tasks == ()

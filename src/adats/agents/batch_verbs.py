@@ -12,7 +12,13 @@ from adats.agents.decision import Decision
 from adats.agents.decision_numbers import OF_A_BATCH
 from adats.agents.decisions import Column, Decisions, columns_of, named, task_column
 from adats.agents.errors import RowsError
-from adats.agents.reward_tables import decision_ids, reward_rows, rewards_of, tasks_in
+from adats.agents.reward_tables import (
+    bad_rows,
+    decision_ids,
+    reward_rows,
+    rewards_of,
+    tasks_in,
+)
 from adats.agents.steps import Setup
 from adats.agents.task_columns import NOT_A_ROW, ColumnBook
 from adats.agents.task_state import DictBook, TaskState
@@ -254,7 +260,8 @@ class BatchVerbs:
             self._restore(kept, meta, count)
             self._rewarded = rewarded
             if isinstance(error, ValueError):
-                raise RowsError([i], str(error)) from None
+                more = bad_rows(rows[i + 1 :], self._setup.arms, self._meta)
+                raise RowsError([i, *more], str(error)) from None
             raise
         if counts is not None:
             self._rewarded = decision_numbers.with_rewards(rewarded, counts)

@@ -242,3 +242,20 @@ def reward_rows(columns: dict[str, Column], arms: Arms) -> Iterator[dict[str, An
 def _plain(value: Any) -> Any:
     """An entry that is a list, as frames have them, is a tuple of arms or an array of rewards."""
     return tuple(value.tolist()) if isinstance(value, np.ndarray) else value
+
+
+def bad_rows(rows: list[dict[str, Any]], arms: Arms, meta: MetaBelief) -> list[int]:
+    """Places of rows whose action or reward cannot be right, as far as each says by itself."""
+    return [i for i, row in enumerate(rows) if _is_bad(row, arms, type(meta.empty()))]
+
+
+def _is_bad(row: dict[str, Any], arms: Arms, kind: Any) -> bool:
+    decision, rewards = row.get("decision"), row.get("reward", ())
+    given = row if decision is None else {"action": decision.action, "features": decision.features}
+    try:
+        arms.pulled(given["action"], given["features"])
+        for reward in rewards if isinstance(rewards, (tuple, list)) else (rewards,):
+            kind.check_reward(reward)
+    except (ValueError, TypeError):
+        return True
+    return False
