@@ -15,14 +15,14 @@ METADATA = b"adats"  # the key of a Parquet file's record
 
 def versions() -> dict[str, str]:
     """Of what the figures depend on."""
-    from adats import __version__
+    import adats
 
     try:
         numba = version("numba")
     except PackageNotFoundError:
         numba = "not installed"
     python = platform.python_version()
-    return {"adats": __version__, "python": python, "numpy": np.__version__, "numba": numba}
+    return {"adats": adats.__version__, "python": python, "numpy": np.__version__, "numba": numba}
 
 
 def parquet_bytes(columns: Mapping[str, NDArray[Any]], record: Mapping[str, Any]) -> bytes:
