@@ -46,9 +46,7 @@ class SitePrior(Protocol):
         ...
 
 
-def mode(
-    family: Family, n: FloatArray, s: FloatArray, m: FloatArray, v: FloatArray
-) -> FloatArray:
+def mode(family: Family, n: FloatArray, s: FloatArray, m: FloatArray, v: FloatArray) -> FloatArray:
     """Where s·x - n·A(x) - (x - m)²/2v is largest, closely.
 
     Newton's method, from the end of [m, what the rewards alone say] at which A'' is larger: it then
@@ -57,7 +55,7 @@ def mode(
     least, most = 1 / LARGEST_MEAN, min(family.most, LARGEST_MEAN) * (1 - 1 / LARGEST_MEAN)
     alone = family.eta(np.minimum(np.maximum(s / np.maximum(n, least), least), most))
     top = family.steepest
-    x = np.minimum(np.maximum(m, alone), top)
+    x: FloatArray = np.minimum(np.maximum(m, alone), top)
     if np.isfinite(top):
         below = (top - m) / v + n * family.mean(top) > s
         x = np.where(below, x, np.maximum(np.minimum(m, alone), top))
