@@ -78,9 +78,17 @@ def test_a_level_is_a_full_covariance(seed):
     close(wide @ np.swapaxes(wide, -1, -2), factors @ np.swapaxes(factors, -1, -2), 1e-7)
     close(level.covs(arms), full.covs(arms))
     for spread in (level, full):
-        means, variances, _ = spread.moments(sites, mean, np.swapaxes(factor, -1, -2))
+        cov = factor @ np.swapaxes(factor, -1, -2)
+        means, variances, common = spread.moments(sites, mean, cov)
         close(means, theta, 1e-7)
         close(variances, (wide**2).sum(axis=-1), 1e-7)
+        whole = wide @ np.swapaxes(wide, -1, -2)
+        close(spread.covariances(sites, cov), whole, 1e-7)
+        pairs = (whole.sum(axis=(1, 2)) - (wide**2).sum(axis=(1, 2))) / max(arms * (arms - 1), 1)
+        least = variances.min(axis=-1)
+        assert (common[:, 0] <= least + 1e-7).all()
+        inside = (pairs > 0) & (pairs < least - level.own[:, 0])
+        close(common[inside, 0], pairs[inside], 1e-7)
         if arms > 1:
             close(spread.own_variances(arms), level.own_variances(arms))
 
@@ -181,10 +189,23 @@ def test_many_gaussians_are_conditioned_as_one_by_one(seed, spoiled):
     terms = np.zeros((count, size + 1, size + 1))
     terms[:, :-1, :-1], terms[:, -1, -1] = gram, -2 * c
     terms[:, -1, :-1] = terms[:, :-1, -1] = -shift
+    whole = factor @ np.swapaxes(factor, -1, -2)
     frame = linalg.frames(mean, factor)
     found = linalg.condition_all(frame, np.ascontiguousarray(np.swapaxes(frame, -1, -2)), terms)
-    halves = found.halves()
-    for i in range(int(spoiled), count):
+    conditioned_as_one_by_one(found, mean, factor, gram, shift, c, int(spoiled))
+    ready = linalg.GaussianPriors.of(mean, whole)
+    conditioned_as_one_by_one(ready.condition(terms), mean, factor, gram, shift, c, int(spoiled))
+    wide = linalg.GaussianPriors.of(mean, whole + np.eye(size))
+    assert wide.terms is not None
+    assert np.isfinite(wide.condition(terms).log_integral).all()
+    if not spoiled:
+        factor = np.linalg.cholesky(whole + np.eye(size))
+        conditioned_as_one_by_one(wide.condition(terms), mean, factor, gram, shift, c, 0)
+
+
+def conditioned_as_one_by_one(found, mean, factor, gram, shift, c, start):
+    halves, size = found.halves(), mean.shape[-1]
+    for i in range(start, len(mean)):
         one = linalg.condition(mean[i], factor[i], gram[i], shift[i])
         close(found.means(halves)[i], one.mean, 1e-8)
         close(halves[i].T @ halves[i], one.half.T @ one.half, 1e-8)

@@ -1,12 +1,14 @@
 """The only place that factorises what models believe. Singular matrices are legal."""
 
 import functools
-from typing import NamedTuple, cast
+from typing import NamedTuple, Self, cast
 
 import numpy as np
 from scipy.linalg import lapack
 
 from adats.models.core.types import FloatArray
+
+NARROWEST, FARTHEST = 1e-6, 1e6  # variance and mean of a prior that is given as a precision
 
 
 def psd_factor(cov: FloatArray) -> FloatArray:
@@ -199,28 +201,32 @@ def lower_factors(inner: FloatArray) -> FloatArray:
 class Gaussians(NamedTuple):
     """A stack of conditioned Gaussians N(prior_mean + Xᵀstep, XᵀX), with X = lower⁻¹Fᵀ."""
 
-    frame: FloatArray  # F and the prior mean, as `frames` made it
+    frame: FloatArray | None  # F and the prior mean, as `frames` made it; None: F = I and mean 0
     lower: FloatArray
     step: FloatArray
     log_integral: FloatArray  # of the prior times exp(-½ xᵀT x), of each
 
     def sample(self, which: int, z: FloatArray) -> FloatArray:
         """The point of one of them that the standard normal draw z stands for."""
+        white: FloatArray = lapack.dtrtrs(self.lower[which], self.step[which] + z, 1, 1)[0]
+        if self.frame is None:
+            return white
         frame = self.frame[which]
-        white, _ = lapack.dtrtrs(self.lower[which], self.step[which] + z, 1, 1)
         point: FloatArray = frame[:-1, -1] + frame[:-1, :-1].dot(white)
         return point
 
     def halves(self) -> FloatArray:
         """X of each."""
+        if self.frame is None:
+            return np.array([lapack.dtrtri(lower, 1)[0] for lower in self.lower])
         turned = np.swapaxes(self.frame[:, :-1, :-1], -1, -2)
         pairs = zip(self.lower, turned, strict=True)
         return np.array([lapack.dtrtrs(lower, turn, 1)[0] for lower, turn in pairs])
 
     def means(self, halves: FloatArray) -> FloatArray:
         """Of each, with their X."""
-        means: FloatArray = self.frame[:, :-1, -1] + np.matmul(self.step[:, None], halves)[:, 0]
-        return means
+        moves: FloatArray = np.matmul(self.step[:, None], halves)[:, 0]
+        return moves if self.frame is None else self.frame[:, :-1, -1] + moves
 
 
 def frames(mean: FloatArray, factor: FloatArray) -> FloatArray:
@@ -257,6 +263,53 @@ def condition_all(frame: FloatArray, turned: FloatArray, terms: FloatArray) -> G
     logs = np.log(diagonal).dot(one)
     exponent = (step * step).dot(one) - corner
     return Gaussians(frame, known, step, 0.5 * exponent - logs)
+
+
+class GaussianPriors(NamedTuple):
+    """N(mean, Σ) of each of a stack, made ready to be conditioned time and again.
+
+    Where no Σ is near singular, a prior is -½ xᵀT x with x = (point, 1), as what is seen is. So
+    conditioning is a sum and a factorisation, with no product of matrices.
+    """
+
+    frame: FloatArray
+    turned: FloatArray  # the frame transposed
+    terms: FloatArray | None  # T: blocks Σ⁻¹, -Σ⁻¹mean, and 1 more than meanᵀΣ⁻¹mean
+    log_scale: FloatArray  # -½ log det Σ
+
+    @classmethod
+    def of(cls, mean: FloatArray, cov: FloatArray) -> Self:
+        frame = frames(mean, psd_factors(cov))
+        turned = np.ascontiguousarray(np.swapaxes(frame, -1, -2))
+        values, vectors = np.linalg.eigh(cov)
+        if values.min() < NARROWEST or np.abs(mean).max() > FARTHEST:
+            return cls(frame, turned, None, np.zeros(len(mean)))
+        scaled = vectors / np.sqrt(values)[..., None, :]
+        inverse = np.matmul(scaled, np.swapaxes(scaled, -1, -2))
+        shift = times(inverse, mean)
+        terms = np.empty(frame.shape)
+        terms[:, :-1, :-1] = inverse
+        terms[:, -1, :-1] = terms[:, :-1, -1] = -shift
+        terms[:, -1, -1] = 1.0 + (shift * mean).sum(axis=-1)
+        return cls(frame, turned, terms, -0.5 * np.log(values).sum(axis=-1))
+
+    def condition(self, seen: FloatArray) -> Gaussians:
+        """Each times exp(-½ xᵀT x) with the T that was seen, and normalised."""
+        if self.terms is None:
+            return condition_all(self.frame, self.turned, seen)
+        both = self.terms + seen
+        last = both[:, -1, :-1]
+        np.negative(last, out=last)  # the factorisation reads the last row, not the last column
+        try:
+            lower = cast(FloatArray, np.linalg.cholesky(both))
+        except np.linalg.LinAlgError:  # where round-off outgrew the prior
+            return condition_all(self.frame, self.turned, seen)
+        size = both.shape[-1]
+        diagonal = lower.reshape(len(lower), -1)[:, :: size + 1]
+        rest = diagonal[:, -1]  # its square is 1 - 2 log of the largest density
+        logs = np.log(diagonal[:, :-1]).dot(ones(size - 1))
+        found = self.log_scale + 0.5 * (1.0 - rest * rest) - logs
+        return Gaussians(None, lower[:, :-1, :-1], lower[:, -1, :-1], found)
 
 
 def part_of(one: FloatArray, other: FloatArray) -> FloatArray:

@@ -54,7 +54,7 @@ class LatentBase(MetaBase[S, D]):
     design: FloatArray | None  # Φ
     anchor: Anchor = field(repr=False)
     total: Sum = field(repr=False)  # of the messages of all tasks
-    frames: tuple[FloatArray, FloatArray] = field(repr=False)  # of N(mu_q, Σ_q), and transposed
+    mu_prior: linalg.GaussianPriors = field(repr=False)  # N(mu_q, Σ_q)
     _known_mu: ClassVar[linalg.Gaussians | None] = None  # of an object, once asked for
     _known_moments: ClassVar[tuple[FloatArray, FloatArray] | None] = None
     _known_weights: ClassVar[FloatArray | None] = None
@@ -94,7 +94,7 @@ class LatentBase(MetaBase[S, D]):
             log_weights=log_of(checked),
             design=phi,
             total=Sum.zeros(count * ((p + 1) ** 2 + 1)),
-            frames=frames_of(means, covs),
+            mu_prior=linalg.GaussianPriors.of(means, covs),
         )
         fill(self, anchor=self.anchor_at(0, 0.0, means, covs))
 
@@ -126,24 +126,24 @@ class LatentBase(MetaBase[S, D]):
         """mu given all tasks, under every candidate."""
         known = self._known_mu
         if known is None:
-            frame, turned = self.frames
-            size = frame.shape[-1]
-            total = self.total.value().reshape(len(frame), -1)
-            terms = total[:, :-1].reshape(len(frame), size, size)
-            known = linalg.condition_all(frame, turned, terms)
+            count, p = self.meta_mean.shape
+            total = self.total.value().reshape(count, -1)
+            terms = total[:, :-1].reshape(count, p + 1, p + 1)
+            known = self.mu_prior.condition(terms)
             put(self, "_known_mu", known)
         return known
 
     def mu_moments(self, phi: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
-        """Mean of Φmu and X, with XᵀX its covariance, under every candidate."""
+        """Mean and covariance of Φmu under every candidate."""
         known = self._known_moments
         if known is None:
             halves = self.mu.halves()
-            known = self.mu.means(halves), halves
+            cov = np.matmul(np.swapaxes(halves, -1, -2), halves)
+            known = self.mu.means(halves), cov
             put(self, "_known_moments", known)
         if phi is None:
             return known
-        return known[0] @ phi.T, np.matmul(known[1], phi.T)
+        return known[0] @ phi.T, np.matmul(phi, np.matmul(known[1], phi.T))
 
     @property
     def log_posterior(self) -> FloatArray:
@@ -208,19 +208,18 @@ class LatentBase(MetaBase[S, D]):
     def renewed_if_moved(self) -> Self:
         """With a new anchor, if mu has moved away from the last one, under a candidate that
         counts."""
-        mean, halves = self.mu_moments()
-        scale = np.sqrt(np.add.reduce(halves * halves, axis=-2))
+        mean, cov = self.mu_moments()
+        scale = np.sqrt(np.einsum("...ii->...i", cov))
         far = (np.abs(mean - self.anchor.mean) > MOVED * scale).any(axis=-1)
         moved = far[self.weights > LIGHT].any() and self.anchor.number > 0
         return self._anchored(self.total.high.item(-1)) if moved else self
 
     def _anchored(self, rewards: float) -> Self:
-        mean, halves = self.mu_moments()
-        cov = np.matmul(np.swapaxes(halves, -1, -2), halves)
+        mean, cov = self.mu_moments()
         number = self.anchor.number + 1
         new = evolve(self, anchor=self.anchor_at(number, rewards, mean, cov))
         put(new, "_known_mu", self.mu)
-        put(new, "_known_moments", (mean, halves))
+        put(new, "_known_moments", (mean, cov))
         return new
 
     @property
@@ -260,7 +259,7 @@ class LatentBase(MetaBase[S, D]):
         """The meta-prior with its width times `factor`."""
         factor = float(checks.positive("factor", checks.number("factor", factor)))
         covs = self.meta_cov * factor**2
-        new = evolve(self, meta_cov=covs, frames=frames_of(self.meta_mean, covs))
+        new = evolve(self, meta_cov=covs, mu_prior=linalg.GaussianPriors.of(self.meta_mean, covs))
         if self.anchor.number == 0:
             fill(new, anchor=new.anchor_at(0, 0.0, self.meta_mean, covs))
         return new
@@ -304,12 +303,6 @@ def means_of(mean: ArrayLike) -> FloatArray:
     if means.ndim != 2 or means.shape[-1] == 0:
         raise InvalidValue("mean", f"must have a number for each arm, got {np.shape(mean)}")
     return means
-
-
-def frames_of(means: FloatArray, covs: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Of N(mean, cov), and the same transposed."""
-    frame = linalg.frames(means, linalg.psd_factors(covs))
-    return frame, np.ascontiguousarray(np.swapaxes(frame, -1, -2))
 
 
 def doublings(pulls: float) -> int:

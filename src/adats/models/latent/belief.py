@@ -1,21 +1,21 @@
 """Beliefs over theta on the scale of eta, and over the mean rewards that follow from it."""
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
-from scipy.special import logsumexp, ndtr, ndtri
+from scipy.special import logsumexp, ndtr
 
 from adats.models.core import linalg
 from adats.models.core.belief import BeliefBase
 from adats.models.core.draws import Draws
 from adats.models.core.frozen import put
 from adats.models.core.linalg import times
-from adats.models.core.types import BoolArray, Conditioned, FloatArray, IntArray, Rng
+from adats.models.core.types import Conditioned, FloatArray, IntArray, Rng
 from adats.models.core.weights import draw, softmax
 from adats.models.latent import full
+from adats.models.latent.chances import Laws, best_chance, best_chances
 from adats.models.latent.family import Family
 from adats.models.latent.level import in_common
 from adats.models.latent.sites import SMALLEST, settled
@@ -25,23 +25,6 @@ if TYPE_CHECKING:
     from adats.models.latent.stats import ArmSites
 
 FAR_CAUTION, FAR_TASKS = 1.3, 200  # few successes say less than a Gaussian does
-POINTS = 4096  # of which each stands for a draw when the chances of arms are counted
-
-
-@lru_cache(maxsize=8)
-def _points(arms: int) -> npt.NDArray[np.float32]:
-    """Points spread as a standard normal is, more evenly than draws are; always the same.
-
-    They are columns: multiples of powers of the root of x^(arms + 1) = x + 1, as the golden ratio
-    for one arm.
-    """
-    root = 2.0
-    for _ in range(60):
-        root = (1.0 + root) ** (1.0 / (arms + 1))
-    steps = root ** -np.arange(1.0, arms + 1.0)
-    spread = (0.5 + steps[:, None] * np.arange(1.0, POINTS + 1.0)) % 1.0
-    points: npt.NDArray[np.float32] = ndtri(np.clip(spread, 1e-9, 1 - 1e-9)).astype(np.float32)
-    return points
 
 
 def matched(
@@ -52,6 +35,16 @@ def matched(
     gaps = means - mean[..., None, :]
     variance = weights.dot(variances + gaps * gaps)
     return LatentArms(family, mean, np.sqrt(variance))
+
+
+def rates(
+    family: Family, weights: FloatArray, means: FloatArray, variances: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Mean and standard deviation of each mean reward, over all candidates."""
+    first, sd = family.expected(means, np.sqrt(variances))
+    mean: FloatArray = weights.dot(first)
+    gaps = first - mean[..., None, :]
+    return mean, np.sqrt(weights.dot(sd * sd + gaps * gaps))
 
 
 def apart(
@@ -159,9 +152,7 @@ class LatentBelief(BeliefBase):
 
     @cached_property
     def _rates(self) -> tuple[FloatArray, FloatArray]:
-        first, sd = self.family.expected(self.eta_mean, self._eta_scale)
-        mean = self.weights @ first
-        return mean, np.sqrt(self.weights @ (sd**2 + (first - mean) ** 2))
+        return rates(self.family, self.weights, self.eta_mean, self._eta_scale**2)
 
     @property
     def mean(self) -> FloatArray:
@@ -207,34 +198,17 @@ class LatentBelief(BeliefBase):
         etas += np.einsum("nij,nj->ni", self.factor[index], z)
         return etas
 
+    @property
+    def _laws(self) -> Laws:
+        covs = np.matmul(self.factor, np.swapaxes(self.factor, -1, -2))
+        return Laws(self.weights, self.eta_mean, covs)
+
     def best_chances(self, arms: IntArray | None = None) -> FloatArray:
-        """Counted over fixed points: within 10 % where a chance is above 0.01, and never 0."""
-        wins = self._wins(arms)
-        counts = np.add.reduce(wins, axis=1) + 1.0 / len(wins)
-        chances: FloatArray = counts / counts.sum()
-        return chances
+        """Over fixed points: within 10 % where a chance is above 0.01, and never 0."""
+        return best_chances(self._laws.of(arms))
 
     def best_chance(self, arm: int, arms: IntArray | None = None) -> float:
-        wins = self._wins(arms)
-        return (np.count_nonzero(wins[arm]) + 1.0 / len(wins)) / (np.count_nonzero(wins) + 1.0)
-
-    def _wins(self, arms: IntArray | None) -> BoolArray:
-        """Of these arms (a row each) in every point, whether it is the best."""
-        means, factor = self.eta_mean, self.factor
-        points = _points(means.shape[1])
-        if arms is not None:
-            means, factor, points = means[:, arms], factor[:, arms], points[: arms.size]
-        mean = (means - means.max(axis=1, keepdims=True)).astype(np.float32)
-        values = np.empty_like(points)
-        start = 0
-        ends = np.rint(np.cumsum(self.weights) * POINTS).astype(np.intp).tolist()
-        for j, end in enumerate(ends):
-            if end > start:
-                lower = linalg.psd_factor(factor[j].dot(factor[j].T)).astype(np.float32)
-                np.add(lower.dot(points[:, start:end]), mean[j, :, None], out=values[:, start:end])
-            start = end
-        wins: BoolArray = values == np.maximum.reduce(values)
-        return wins
+        return best_chance(self._laws.of(arms), arm)
 
     def condition(self, stats: "ArmSites") -> "Conditioned[LatentBelief]":
         """By expectation propagation under this belief."""
@@ -270,12 +244,26 @@ class LatentPosterior(LatentBelief):
         return drawn
 
     @cached_property
+    def _moments(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Means and variances of eta under every candidate, and what arms have in common."""
+        return self.meta.posterior_moments(self.digest)
+
+    @cached_property
     def each_arm(self) -> LatentArms:
-        return self.meta.posterior_arms(self.digest)
+        return matched(self.family, self.meta.weights, *self._moments[:2])
 
     @cached_property
     def apart(self) -> LatentArms:
-        return self.meta.posterior_apart(self.digest)
+        return apart(self.family, self.meta.weights, *self._moments)
+
+    @cached_property
+    def _rates(self) -> tuple[FloatArray, FloatArray]:
+        return rates(self.family, self.meta.weights, *self._moments[:2])
+
+    @property
+    def _laws(self) -> Laws:
+        covs = self.meta.posterior_covariances(self.digest)
+        return Laws(self.meta.weights, self._moments[0], covs)
 
     @cached_property
     def _joint(self) -> LatentBelief:
@@ -321,11 +309,7 @@ class LatentPosteriors(BeliefBase):
 
     @cached_property
     def _rates(self) -> tuple[FloatArray, FloatArray]:
-        means, variances, _ = self._moments
-        first, sd = self._meta.family.expected(means, np.sqrt(variances))
-        weights = self._meta.weights
-        mean = weights @ first
-        return mean, np.sqrt(weights @ (sd**2 + (first - mean[:, None]) ** 2))
+        return rates(self._meta.family, self._meta.weights, *self._moments[:2])
 
     @property
     def mean(self) -> FloatArray:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from adats.models.core.draws import Draws
-from adats.models.core.linalg import ones
+from adats.models.core.linalg import ones, times
 from adats.models.core.types import FloatArray, IntArray, Rng
 from adats.models.latent.sites import LEAST_VARIANCE
 
@@ -136,22 +136,35 @@ class LevelSpread(NamedTuple):
         return q, a, self.shared / (1.0 + self.shared * a.dot(ones(a.shape[-1]))[..., None])
 
     def moments(
-        self, sites: FloatArray, mu: FloatArray, halves: FloatArray
+        self, sites: FloatArray, mu: FloatArray, cov: FloatArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Mean and variance of each entry of theta in a task with these sites, where mu ~ N(mu,
-        XᵀX), and the variance that they have in common."""
+        cov), and the variance that they have in common."""
         q, a, gain = self._parts(sites)
         b, one = sites[1], ones(q.shape[-1])
         about = (b * q - a * mu).dot(one)[..., None]
         mean = q * (mu + gain * about + self.own * b)
-        moved = halves - np.matmul(halves, (a * gain)[..., None])
-        moved *= q[..., None, :]
-        sums, total = moved.dot(one), q.dot(one)
-        moved *= moved
-        squares = np.add.reduce(moved, axis=-2) + gain * q * q
-        together = np.add.reduce(sums * sums, axis=-1) + gain[..., 0] * total * total
-        common = in_common(together, squares)
-        return mean, self.own * q + squares, common
+        known, spread = times(cov, a) * gain, times(cov, q)
+        level = gain * (1.0 + (a * known).dot(one)[..., None])
+        diagonal = np.einsum("...ii->...i", cov)
+        squares = np.maximum(diagonal - known - known + level, 0.0) * q * q
+        sums = q.dot(one)
+        together = (q * (spread - 2.0 * sums[..., None] * known)).dot(one)
+        together = together + level[..., 0] * sums * sums
+        return mean, self.own * q + squares, in_common(together, squares)
+
+    def covariances(self, sites: FloatArray, cov: FloatArray) -> FloatArray:
+        """Of theta in a task with these sites, where cov is that of mu."""
+        q, a, gain = self._parts(sites)
+        known = times(cov, a) * gain
+        level = gain * (1.0 + (a * known).dot(ones(q.shape[-1]))[..., None]) - known
+        found = cov - known[..., None, :]
+        found += level[..., None]
+        found *= q[..., None]
+        found *= q[..., None, :]
+        diagonal = np.einsum("...ii->...i", found)
+        diagonal += self.own * q
+        return found
 
     def given(
         self, sites: FloatArray, mu: FloatArray, factor: FloatArray

@@ -27,16 +27,13 @@ from adats.models.latent.base import (
     checked_design,
     covariances_of,
     doublings,
-    frames_of,
     means_of,
 )
 from adats.models.latent.belief import (
-    LatentArms,
     LatentBelief,
     LatentPosterior,
     LatentPosteriors,
     apart,
-    matched,
 )
 from adats.models.latent.full import FullSpread
 from adats.models.latent.level import LevelSpread, in_common
@@ -300,7 +297,8 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
             cumulative = np.cumsum(self.weights)
             points = rng.random(tasks) * cumulative[-1]
             which = np.minimum(cumulative.searchsorted(points, side="right"), len(cumulative) - 1)
-        means, halves = self.mu_moments()
+        halves = self.mu.halves()
+        means = self.mu.means(halves)
         z = rng.standard_normal((tasks, means.shape[-1]))
         mu = np.empty(z.shape)
         for j in np.unique(which).tolist():
@@ -315,14 +313,16 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
 
     def _joint(self, sites: FloatArray, phi: FloatArray | None) -> LatentBelief:
         """Under all candidates but those which are all but impossible."""
-        mean, halves = self.mu_moments(phi)
+        halves = self.mu.halves()
+        mean, factor = self.mu.means(halves), np.swapaxes(halves, -1, -2)
+        if phi is not None:
+            mean, factor = mean @ phi.T, np.matmul(phi, factor)
         logs, spread = self.log_posterior, self.spread
         likely = logs > logs.max() + NEGLIGIBLE
         if not likely.all():
-            logs, mean, halves, sites = logs[likely], mean[likely], halves[likely], sites[:, likely]
+            logs, mean, factor, sites = logs[likely], mean[likely], factor[likely], sites[:, likely]
             spread = type(spread)(*(part[likely] for part in spread))
-        theta, wide = spread.given(sites, mean, np.swapaxes(halves, -1, -2))
-        return LatentBelief(self.family, logs, theta, wide)
+        return LatentBelief(self.family, logs, *spread.given(sites, mean, factor))
 
     def task_prior(self, *, design: FloatArray | None = None) -> LatentBelief:
         """P_s: the uncertainty of mu and of the spreads is marginalised out."""
@@ -337,17 +337,16 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         """The same worked out under every candidate."""
         return self._joint(digest.stats.sites_of(self.log_weights.size), digest.design)
 
-    def posterior_arms(self, digest: LatentDigest) -> LatentArms:
-        """The same of each arm by itself."""
-        return matched(self.family, self.weights, *self._moments(digest)[:2])
-
-    def posterior_apart(self, digest: LatentDigest) -> LatentArms:
-        """The same without what all arms have in common."""
-        return apart(self.family, self.weights, *self._moments(digest))
-
-    def _moments(self, digest: LatentDigest) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def posterior_moments(self, digest: LatentDigest) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """The same of each arm by itself under every candidate: means, variances, and what arms
+        have in common."""
         sites = digest.stats.sites_of(self.log_weights.size)
         return self.spread.moments(sites, *self.mu_moments(digest.design))
+
+    def posterior_covariances(self, digest: LatentDigest) -> FloatArray:
+        """The same of all arms together."""
+        sites = digest.stats.sites_of(self.log_weights.size)
+        return self.spread.covariances(sites, self.mu_moments(digest.design)[1])
 
     def posterior_sample(self, digest: LatentDigest, rng: Rng) -> FloatArray:
         """A draw of theta: a candidate, then mu, then theta."""
@@ -366,11 +365,10 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
     ) -> FloatArray:
         """Of what is not common to all arms, on the scale of theta. Not knowing the candidate is
         not knowing the task prior."""
-        means, halves = self.mu_moments(self._phi(design))
-        weights = self.weights
-        squares = np.add.reduce(halves * halves, axis=-2)
-        sums = halves.dot(linalg.ones(means.shape[-1]))
-        together = np.add.reduce(sums * sums, axis=-1)
+        means, cov = self.mu_moments(self._phi(design))
+        weights, one = self.weights, linalg.ones(means.shape[-1])
+        squares = np.einsum("...ii->...i", cov)
+        together = cov.dot(one).dot(one)
         mu = apart(self.family, weights, means, squares, in_common(together, squares))
         within = weights.dot(self.spread.own_variances(means.shape[-1]))
         return linalg.part_of(mu.eta_scale**2, within)
@@ -394,14 +392,11 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         means, covs = self.meta_mean[:, grow], self.meta_cov[:, grow][:, :, grow]
         covs[:, -1, like] = covs[:, like, -1] = self._common(like)
         high, low = (_padded(part.reshape(count, -1), p) for part in self.total)
-        frames = frames_of(means, covs)
-        changes = {"meta_mean": means, "meta_cov": covs, "frames": frames, "arms": names}
+        prior = linalg.GaussianPriors.of(means, covs)
+        changes = {"meta_mean": means, "meta_cov": covs, "mu_prior": prior, "arms": names}
         new = evolve(self, **changes, total=Sum(high, low))
-        mu = new.mu
-        halves = mu.halves()
-        cov = np.matmul(np.swapaxes(halves, -1, -2), halves)
         old = self.anchor
-        return fill(new, anchor=new.anchor_at(old.number + 1, old.rewards, mu.means(halves), cov))
+        return fill(new, anchor=new.anchor_at(old.number + 1, old.rewards, *new.mu_moments()))
 
     def refit(
         self, tasks: Sequence[tuple[ArmSites, FloatArray | None]]

@@ -19,8 +19,8 @@ NODES = WIDER * _NODES
 LOG_WEIGHTS = np.log(_WEIGHTS * WIDER / np.sqrt(2 * np.pi)) + 0.5 * _NODES**2
 COUNT = NODES.size
 POWERS = np.stack([np.ones(COUNT), NODES, NODES**2])
-BASIS = np.zeros((6, 2 * COUNT))  # of the log density at the nodes, and of the nodes themselves
-BASIS[:4, :COUNT], BASIS[4:, COUNT:] = [*POWERS, LOG_WEIGHTS], POWERS[:2]
+BASIS = np.zeros((5, 2 * COUNT))  # of the log density at the nodes, and of the nodes themselves
+BASIS[:3, :COUNT], BASIS[3:, COUNT:] = [NODES, -0.5 * NODES**2, LOG_WEIGHTS], POWERS[:2]
 # nodes are laid anew if the mean is further off, or the variance less or more
 FAR, THIN, WIDE = 0.5**2, 0.5, 2.0
 NARROW = 1e-9
@@ -46,32 +46,23 @@ class SitePrior(Protocol):
         ...
 
 
-def mode(
-    family: Family,
-    n: FloatArray,
-    s: FloatArray,
-    m: FloatArray,
-    v: FloatArray,
-    near: FloatArray | None = None,
-) -> FloatArray:
+def mode(family: Family, n: FloatArray, s: FloatArray, m: FloatArray, v: FloatArray) -> FloatArray:
     """Where s·x - n·A(x) - (x - m)²/2v is largest, closely.
 
-    Newton's method, from where it is said to be `near`. If it is not, from the end of [m, what the
-    rewards alone say] at which A'' is larger: it then comes from one side and never overshoots.
+    Newton's method, from the end of [m, what the rewards alone say] at which A'' is larger: it then
+    comes from one side and never overshoots.
     """
-    x, off = (m, np.inf) if near is None else _newton_step(family, n, s, m, v, near)
-    if off > FAR:
-        least, most = 1 / LARGEST_MEAN, min(family.most, LARGEST_MEAN) * (1 - 1 / LARGEST_MEAN)
-        alone = family.eta(np.minimum(np.maximum(s / np.maximum(n, least), least), most))
-        top = family.steepest
-        x = np.minimum(np.maximum(m, alone), top)
-        if np.isfinite(top):
-            below = (top - m) / v + n * family.mean(top) > s
-            x = np.where(below, x, np.maximum(np.minimum(m, alone), top))
+    least, most = 1 / LARGEST_MEAN, min(family.most, LARGEST_MEAN) * (1 - 1 / LARGEST_MEAN)
+    alone = family.eta(np.minimum(np.maximum(s / np.maximum(n, least), least), most))
+    top = family.steepest
+    x: FloatArray = np.minimum(np.maximum(m, alone), top)
+    if np.isfinite(top):
+        below = (top - m) / v + n * family.mean(top) > s
+        x = np.where(below, x, np.maximum(np.minimum(m, alone), top))
     for _ in range(NEWTON_STEPS):
+        x, off = _newton_step(family, n, s, m, v, x)
         if off < CLOSE * CLOSE:
             break
-        x, off = _newton_step(family, n, s, m, v, x)
     return x
 
 
@@ -99,16 +90,14 @@ def fit(
     Of a row of arms, by Gauss-Hermite quadrature around a centre near the mode. Returns how far
     from the centre the mean is, and the variance, both in units of sd.
     """
-    precision = 1.0 / v
+    precision = np.reciprocal(v)
     shift = m * precision
-    slope = shift + s
-    line = np.empty((6, centre.size))  # coefficients of the log density but for A, and of eta
-    line[0] = (slope - 0.5 * precision * centre) * centre
-    line[1] = (slope - precision * centre) * sd
-    square = sd * sd
-    line[2] = -0.5 * precision * square
-    line[3] = 1.0
-    line[4], line[5] = centre, sd
+    slope, pull, square = shift + s, precision * centre, sd * sd
+    line = np.empty((5, centre.size))  # coefficients of the log density but for A, and of eta
+    np.multiply(slope - pull, sd, out=line[0])
+    np.multiply(precision, square, out=line[1])
+    line[2] = 1.0
+    line[3], line[4] = centre, sd
     both = line.T.dot(BASIS)
     logs, normal = both[:, :COUNT], family.log_partition(both[:, COUNT:])
     normal *= n if isinstance(n, float) else n[:, None]
@@ -116,14 +105,15 @@ def fit(
     top = np.maximum.reduce(logs, axis=-1)
     logs -= top[:, None]
     total, first, second = POWERS.dot(np.exp(logs).T)
-    first /= total
+    first = first / total  # not in place: that takes longer, for one candidate
     spread = np.maximum(second / total - first * first, NARROW)
     mean = centre + sd * first
-    tight = 1.0 / (spread * square)
+    tight = np.reciprocal(spread * square)
     weighted = tight * mean
     np.maximum(tight - precision, SMALLEST, out=found[0])  # log-concave: never negative
     np.subtract(weighted, shift, out=found[1])
-    np.subtract(top + np.log(total / np.sqrt(spread)), 0.5 * mean * weighted, out=found[2])
+    rest = slope * centre - 0.5 * (pull * centre + weighted * mean)
+    np.add(top + np.log(total / np.sqrt(spread)), rest, out=found[2])
     return first, spread
 
 
@@ -138,19 +128,37 @@ def update_site(
             own[...] = 0.0
             return
     m, v = prior.cavity(sites, arm)
-    variance = v / (1.0 + own[0] * v)
-    centre = variance * (m / v + own[1])
-    first, spread = fit(family, n, s, m, v, centre, np.sqrt(variance), own)
-    if np.count_nonzero((first * first > FAR) | (spread < THIN) | (spread > WIDE)):
-        _search(family, np.full(m.shape, n), np.full(m.shape, s), m, v, None, own)
+    _fit_near(family, n, s, m, v, own, own)
+
+
+def _fit_near(
+    family: Family,
+    n: FloatArray | float,
+    s: FloatArray | float,
+    m: FloatArray,
+    v: FloatArray,
+    old: FloatArray,
+    found: FloatArray,
+) -> None:
+    """Put sites of a row of arms into `found`, with nodes where the old sites say that eta is."""
+    variance = v / (1.0 + old[0] * v)
+    centre = variance * (m / v + old[1])
+    first, spread = fit(family, n, s, m, v, centre, np.sqrt(variance), found)
+    off = (first * first > FAR) | (spread < THIN) | (spread > WIDE)
+    if np.count_nonzero(off):
+        n, s = (np.full(m.shape, part)[off] for part in (n, s))
+        found[:, off] = _searched(family, n, s, m[off], v[off])
 
 
 def check_counts(family: Family, n: FloatArray, s: FloatArray) -> None:
     """Raise where more was taken out of pulls or rewards than had been put in."""
+    most = min(family.most, checks.HUGE)
+    if not np.count_nonzero((n < 0.0) | (s < 0.0) | (s > most * n)):
+        return
     if (n < -ROUND_OFF).any():
         raise ValueError("statistics of fewer than 0 pulls: more was taken out than put in")
     slack = ROUND_OFF * (1.0 + np.abs(n))
-    if (s < -slack).any() or (s > min(family.most, checks.HUGE) * n + slack).any():
+    if (s < -slack).any() or (s > most * n + slack).any():
         raise ValueError(f"rewards that sum to {s} in {n} pulls: others were taken out than put in")
 
 
@@ -159,34 +167,36 @@ def settled(
 ) -> FloatArray:
     """The sites of all arms, each right for its cavity, from any sites."""
     check_counts(family, n, s)
-    pulled = np.broadcast_to(n > 0, sites.shape[1:])  # others have no site
-    pulls, wins = (np.broadcast_to(part, sites.shape[1:])[pulled] for part in (n, s))
-    m, v = (part[pulled] for part in prior.cavities(sites))
+    counts = np.empty((2, *sites.shape[1:]))
+    counts[0], counts[1] = n, s
+    counts = counts.reshape(2, -1)
+    pulled = np.flatnonzero(counts[0] > 0.0)  # others have no site
+    pulls, wins = counts[:, pulled]
+    found = sites.reshape(3, -1)[:, pulled]
+    m, v = (part.reshape(-1)[pulled] for part in prior.cavities(sites))
     for sweep in range(SWEEPS):
-        before, sites = sites[:, pulled], np.zeros(sites.shape)
-        found = np.empty(before.shape)
-        near = (m + before[1] * v) / (1.0 + before[0] * v)
-        _search(family, pulls, wins, m, v, near, found)
+        before, found = found, np.empty(found.shape)
+        if sweep or before[0].any():
+            _fit_near(family, pulls, wins, m, v, before, found)
+        else:
+            found = _searched(family, pulls, wins, m, v)
         if DAMPED_FROM <= sweep < SWEEPS - 1:
             found = 0.5 * (before + found)
-        sites[:, pulled] = found
+        sites = np.zeros(sites.shape)
+        sites.reshape(3, -1)[:, pulled] = found
         old = m
-        m, v = (part[pulled] for part in prior.cavities(sites))
+        m, v = (part.reshape(-1)[pulled] for part in prior.cavities(sites))
         if ((m - old) ** 2 / v).max(initial=0.0) < SETTLED**2:
             break
     return sites
 
 
-def _search(
-    family: Family,
-    n: FloatArray,
-    s: FloatArray,
-    m: FloatArray,
-    v: FloatArray,
-    near: FloatArray | None,
-    found: FloatArray,
-) -> None:
-    """Put sites of a row of arms into `found`, with nodes around the mode."""
-    centre = mode(family, n, s, m, v, near)
+def _searched(
+    family: Family, n: FloatArray, s: FloatArray, m: FloatArray, v: FloatArray
+) -> FloatArray:
+    """The sites of a row of arms, with nodes around the mode."""
+    centre = mode(family, n, s, m, v)
     sd = 1.0 / np.sqrt(1.0 / v + n * family.variance(centre))
+    found = np.empty((3, m.size))
     fit(family, n, s, m, v, centre, sd, found)
+    return found
