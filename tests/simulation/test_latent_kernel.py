@@ -18,7 +18,7 @@ from adats.models.latent.belief import LatentBelief
 from adats.models.latent.family import FAMILIES
 from adats.models.latent.level import LevelPrior
 from adats.simulation import simulate
-from adats.simulation.kernels import latent, registry
+from adats.simulation.kernels import factors, latent, latent_sites, registry
 from adats.simulation.play import compiled_task, index_policy, plain_task
 from adats.simulation.problems import ClicksProblem
 
@@ -55,16 +55,25 @@ def covariance(prior, j):
 @FAMILY
 def test_families_are_those_of_the_models(rewards):
     family, counts = FAMILIES[rewards], rewards == "count"
+    kinds = (latent_sites.log_partition_of_clicks, latent_sites.log_partition_of_counts)
+    log_partition = kinds[counts]
     for eta in (-800.0, -40.0, -3.0, -1e-9, 0.0, 0.5, 4.0, 40.0, 690.0):
-        assert latent.log_partition(counts, eta) == pytest.approx(family.log_partition(eta))
-        mean, variance = latent.derivatives(counts, eta)
+        assert log_partition(eta) == pytest.approx(family.log_partition(eta), rel=1e-14)
+        mean, variance = latent_sites.derivatives(counts, eta)
         assert (mean, variance) == (
             pytest.approx(family.mean(eta)),
             pytest.approx(family.variance(eta)),
         )
     for mean, variance in ((-5.0, 0.01), (-3.0, 1.0), (0.5, 0.0), (2.0, 4.0)):
         known = family.expected(np.array([mean]), np.array([math.sqrt(variance)]))[0][0]
-        assert latent.expected(counts, mean, variance) == pytest.approx(known, rel=1e-12)
+        assert latent_sites.expected(counts, mean, variance) == pytest.approx(known, rel=1e-12)
+
+
+def test_exp_and_log1p_are_right_to_the_last_digits():
+    for x in np.linspace(-690.0, 590.0, 4001):
+        assert latent_sites.exp(x) == pytest.approx(math.exp(x), rel=1e-15, abs=0.0)
+    for u in np.linspace(0.0, 1.0, 1001) ** 4:
+        assert latent_sites.log1p(u) == pytest.approx(math.log1p(u), rel=1e-15, abs=0.0)
 
 
 # one site
@@ -83,7 +92,7 @@ def test_a_site_is_that_of_the_model(rewards):
             more, sums = counted(rewards, rng)
             n, s = n + more[0] + 1, s + sums[0]
             ep.update_site(family, n, s, prior, sites, 0)
-            known = latent.site(rewards == "count", n, s, m, v, known[0], known[1])
+            known = latent_sites.site(rewards == "count", n, s, m, v, known[0], known[1])
             away = 1.0 + m * m / v + n + abs(s)  # round-off grows with what is subtracted
             assert_allclose(known, sites[:, 0, 0], rtol=1e-9, atol=1e-12 * away)
 
@@ -103,12 +112,12 @@ def test_a_site_of_extreme_counts(rewards, n, s, m):
     counts, family, v = rewards == "count", FAMILIES[rewards], 4.0
     found = np.empty((3, 1))
     centre = ep.mode(family, np.array([n]), np.array([s]), np.array([m]), np.array([v]))
-    assert latent.mode(counts, n, s, m, v) == pytest.approx(centre[0], abs=1e-6)
+    assert latent_sites.mode(counts, n, s, m, v) == pytest.approx(centre[0], abs=1e-6)
     sd = 1 / np.sqrt(1 / v + n * family.variance(centre))
     ep.fit(family, np.array([n]), np.array([s]), np.array([m]), np.array([v]), centre, sd, found)
     # the old site lies at the mode, so that the compiled one stays there
     w, b = (1 / sd**2 - 1 / v).item(), (centre / sd**2 - m / v).item()
-    known = latent.site(counts, n, s, m, v, w, b)
+    known = latent_sites.site(counts, n, s, m, v, w, b)
     assert_allclose(known, found[:, 0], rtol=1e-6, atol=1e-6)
     assert np.isfinite(known).all()
     assert known[0] > 0
@@ -119,7 +128,7 @@ def test_the_mass_of_a_site_is_the_evidence_of_its_rewards(rewards):
     """Of one arm: the integral of the likelihood over the cavity, within 0.2 %."""
     counts, family = rewards == "count", FAMILIES[rewards]
     for n, s, m, v in ((4.0, 0.0, -3.0, 1.0), (30.0, 2.0, -2.0, 2.0), (200.0, 90.0, 0.0, 0.1)):
-        sites = np.array([[x] for x in latent.site(counts, n, s, m, v, 0.0, 0.0)])
+        sites = np.array([[x] for x in latent_sites.site(counts, n, s, m, v, 0.0, 0.0)])
         w, b = sites[0, 0], sites[1, 0]
         mean = np.array([(m / v + b) / (1 / v + w)])
         found = latent.log_evidence(sites, np.array([m]), mean, math.log1p(w * v))
@@ -140,16 +149,19 @@ def test_renewing_sites_one_by_one_keeps_mean_covariance_and_evidence_exact(rewa
     for _ in range(20):
         prior = level_prior(rng, 1, arms)
         start, cov = prior.mean[0], covariance(prior, 0)
-        sites, mean, known, log_det = np.zeros((3, arms)), start.copy(), cov.copy(), 0.0
+        sites, mean, log_det = np.zeros((3, arms)), start.copy(), 0.0
+        upper, room = factors.factorised(cov), np.empty((2, arms))
         n, s = np.zeros(arms), np.zeros(arms)
         for k in rng.integers(arms, size=12):
             more, sums = counted(rewards, rng, most=2.0)
             n[k], s[k] = n[k] + more[0] + 1, s[k] + sums[0]
-            log_det += latent.renew(rewards == "count", n[k], s[k], k, sites, mean, known)
+            given = (rewards == "count", n[k], s[k], k, sites, mean, upper, room)
+            log_det += math.log(latent.renew(*given))
         w, b, log_s = sites
         exact = np.linalg.inv(np.linalg.inv(cov) + np.diag(w))
         where = exact @ (np.linalg.solve(cov, start) + b)
-        assert_allclose(known, exact, rtol=1e-7, atol=1e-10)
+        assert_allclose(upper.T @ upper, exact, rtol=1e-7, atol=1e-10)
+        assert (np.tril(upper, -1) == 0).all()
         assert_allclose(mean, where, rtol=1e-7, atol=1e-9)
         grown = np.linalg.slogdet(np.eye(arms) + cov @ np.diag(w))[1]
         assert log_det == pytest.approx(grown, rel=1e-8, abs=1e-9)
@@ -173,7 +185,7 @@ def settled(rewards, prior, n, s, times=1):
     table[:2] = n, s
     shared = prior.shared[:, 0].copy()
     for _ in range(times):
-        latent.settle(rewards == "count", table, prior.mean, prior.own, shared, sites)
+        latent_sites.settle(rewards == "count", table, prior.mean, prior.own, shared, sites)
     return sites
 
 
@@ -220,7 +232,7 @@ def test_statistics_that_are_renewed_say_what_a_digest_says(name):
         stats = meta.empty()
         for k in np.flatnonzero(n):
             stats = stats.add_counts(k, n[k], s[k])
-        fast = latent.settled(meta, stats)
+        fast = latent_sites.settled(meta, stats)
         assert fast.settled
         assert fast.anchor == meta.anchor.number
         assert_array_equal(fast.table, stats.table)
@@ -237,12 +249,16 @@ def test_draws_have_the_factor_of_the_covariance():
     rng, size = np.random.default_rng(4), 5
     half = rng.normal(size=(size, size))
     mean, cov = rng.normal(size=size), half @ half.T
-    theta, lower = np.empty(size), np.zeros((size, size))
-    latent.draw(mean, cov, np.random.default_rng(5), lower, theta)
+    theta, upper = np.empty(size), factors.factorised(cov)
+    factors.draw(mean, upper, np.random.default_rng(5), theta)
     z = np.random.default_rng(5).standard_normal(size)
-    assert_allclose(lower, np.linalg.cholesky(cov), atol=1e-12)
+    assert_allclose(upper.T, np.linalg.cholesky(cov), atol=1e-12)
     assert_allclose(theta, mean + np.linalg.cholesky(cov) @ z, atol=1e-12)
-    latent.draw(mean, np.zeros((size, size)), np.random.default_rng(5), lower, theta)
+    found = np.empty(size)
+    assert factors.variances(upper, found) == pytest.approx(cov.sum())
+    assert_allclose(found, np.diag(cov))
+    nothing = factors.factorised(np.zeros((size, size)))
+    factors.draw(mean, nothing, np.random.default_rng(5), theta)
     assert_allclose(theta, mean)  # nothing is unknown
 
 
@@ -258,7 +274,7 @@ def learned(problem, tasks=4, rounds=60, seed=6):
         stats = compiled_task(
             problem, meta.task_prior(), instance, NONE_FIRST, rng, np.empty(rounds)
         )
-        meta = meta.absorb(meta.digest(latent.settled(meta, stats)).message).renewed()
+        meta = meta.absorb(meta.digest(latent_sites.settled(meta, stats)).message).renewed()
     return meta, start
 
 

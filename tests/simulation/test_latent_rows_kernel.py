@@ -57,17 +57,18 @@ def test_renewing_sites_one_by_one_keeps_mean_covariance_and_evidence_exact(rewa
     for _ in range(10):
         start, prior = any_prior(rng, dim)
         x = rng.normal(size=(rows, dim))
-        sites, mean, cov, evidence = np.zeros((rows, 3)), start.copy(), prior.copy(), 0.0
+        sites, mean, evidence = np.zeros((rows, 3)), start.copy(), 0.0
+        upper, room = np.linalg.cholesky(prior).T.copy(), np.empty((2, dim))
         n, s = np.zeros(rows), np.zeros(rows)
         for k in rng.integers(rows, size=15):
             more, sums = rewarded(rewards, rng, 1)
             n[k], s[k] = n[k] + more[0], s[k] + sums[0]
-            given = (rewards == "count", n[k], s[k], x[k], sites[k], mean, cov, np.empty(dim))
+            given = (rewards == "count", n[k], s[k], x[k], sites[k], mean, upper, room)
             evidence += latent_rows.renew(*given)[0]
         w, b, log_s = sites.T
         exact = np.linalg.inv(np.linalg.inv(prior) + (x.T * w) @ x)
         where = exact @ (np.linalg.solve(prior, start) + x.T @ b)
-        assert_allclose(cov, exact, rtol=1e-7, atol=1e-10)
+        assert_allclose(upper.T @ upper, exact, rtol=1e-7, atol=1e-10)
         assert_allclose(mean, where, rtol=1e-7, atol=1e-9)
         # ∫ N(θ; start, Σ) ∏ exp(log_s + b xᵀθ - ½ w (xᵀθ)²) dθ, with the square completed
         grown = np.linalg.slogdet(np.eye(dim) + prior @ (x.T * w) @ x)[1]
@@ -83,18 +84,18 @@ def test_a_renewed_site_is_that_of_the_model(rewards):
         x = rng.normal(size=(rows, dim))
         model = full.FullPrior(start[None], np.linalg.cholesky(prior)[None], x)
         told, sites = np.zeros((3, 1, rows)), np.zeros((rows, 3))
-        mean, cov, moved = start.copy(), prior.copy(), np.empty(dim)
+        mean, upper, room = start.copy(), np.linalg.cholesky(prior).T.copy(), np.empty((2, dim))
         for k, (n, s) in enumerate(zip(*rewarded(rewards, rng, rows), strict=True)):
             ep.update_site(FAMILIES[rewards], n, s, model, told, k)
-            latent_rows.renew(rewards == "count", n, s, x[k], sites[k], mean, cov, moved)
+            latent_rows.renew(rewards == "count", n, s, x[k], sites[k], mean, upper, room)
         assert_allclose(sites, told[:, 0].T, rtol=1e-7, atol=1e-7)
 
 
 def test_what_is_known_for_certain_stays():
     """A prior without any doubt: no site moves it, and nothing is divided by zero."""
-    mean, cov, sites = np.array([-1.0, 0.5]), np.zeros((2, 2)), np.zeros((1, 3))
+    mean, upper, sites = np.array([-1.0, 0.5]), np.zeros((2, 2)), np.zeros((1, 3))
     x = np.array([[1.0, 2.0]])
-    gain, gap = latent_rows.renew(False, 9.0, 3.0, x[0], sites[0], mean, cov, np.empty(2))
+    gain, gap = latent_rows.renew(False, 9.0, 3.0, x[0], sites[0], mean, upper, np.empty((2, 2)))
     assert (mean == [-1.0, 0.5]).all()
     assert gap == 0.0
     assert gain == pytest.approx(9 * math.log(0.5), abs=1e-3)  # eta is 0

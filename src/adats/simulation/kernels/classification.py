@@ -15,7 +15,7 @@ from adats.models.latent.row_belief import LatentRows
 from adats.models.latent.row_stats import RowSites
 from adats.models.latent.sites import LEAST_VARIANCE
 from adats.simulation.kernels.common import compiled
-from adats.simulation.kernels.latent import site
+from adats.simulation.kernels.latent_sites import site
 from adats.simulation.kernels.linear import (
     LinearPrior,
     add_outer,

@@ -16,7 +16,7 @@ from adats.models.core.types import FloatArray, Rng
 from adats.simulation.kernels import gaussian
 from adats.simulation.kernels.common import World, compiled, count_reward, pick_by_logs
 from adats.simulation.kernels.gaussian import posterior
-from adats.simulation.kernels.latent import derivatives
+from adats.simulation.kernels.latent_sites import derivatives
 from adats.simulation.kernels.linear import add_outer, dot, draw, rank_one, scores
 from adats.simulation.kernels.mixture import poisson
 from adats.simulation.kernels.registry import TS, LoopInput

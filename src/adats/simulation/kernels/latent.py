@@ -1,6 +1,6 @@
 """Clicks and counts with a latent Gaussian theta, under several candidates at once.
 
-Each candidate's posterior is kept as a mean and a covariance. A reward renews the site of its arm,
+Each candidate's posterior is kept as a mean and a factor of the covariance. A reward renews the site of its arm,
 which is a rank-one change; when the pulls have doubled, all sites are renewed.
 """
 
@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from adats.models.core.types import FloatArray, Rng
-from adats.models.latent import sites as ep
 from adats.models.latent.belief import FAR_CAUTION, LatentBelief
-from adats.models.latent.family import LARGEST
-from adats.models.latent.family import NODES as RATE_NODES
-from adats.models.latent.family import WEIGHTS as RATE_WEIGHTS
-from adats.models.latent.level import LevelPrior
-from adats.models.latent.meta import LatentMeta
 from adats.simulation.kernels.common import (
     Policy,
     World,
@@ -25,7 +19,9 @@ from adats.simulation.kernels.common import (
     fresh,
     pick_by_logs,
 )
+from adats.simulation.kernels.factors import draw, factorised, narrow, variances
 from adats.simulation.kernels.indices import level_of
+from adats.simulation.kernels.latent_sites import derivatives, expected, site
 from adats.simulation.kernels.mixture import poisson
 from adats.simulation.kernels.registry import FAR as FAR_SIGHTED
 from adats.simulation.kernels.registry import GREEDY, TS, LoopInput
@@ -33,96 +29,7 @@ from adats.simulation.kernels.registry import GREEDY, TS, LoopInput
 if TYPE_CHECKING:
     from adats.simulation.problems.clicks import ClicksProblem
 
-NODES, LOG_WEIGHTS = ep.NODES, ep.LOG_WEIGHTS
-FAR, THIN, WIDE = ep.FAR, ep.THIN, ep.WIDE
 LIGHT = -20.0  # log of a weight, beside the best: such candidates sit a task out
-
-
-@compiled
-def log_partition(counts: bool, eta: float) -> float:
-    if counts:
-        return math.exp(min(eta, LARGEST))
-    return max(eta, 0.0) + math.log(1.0 + math.exp(-abs(eta)))
-
-
-@compiled
-def derivatives(counts: bool, eta: float) -> tuple[float, float]:
-    """A' and A''."""
-    if counts:
-        rate = math.exp(min(eta, LARGEST))
-        return rate, rate
-    small = math.exp(-abs(eta))
-    variance = small / (1.0 + small) ** 2
-    return (1.0 if eta >= 0 else small) / (1.0 + small), variance
-
-
-@compiled
-def expected(counts: bool, mean: float, variance: float) -> float:
-    """The mean reward where eta ~ N(mean, variance)."""
-    if counts:
-        return math.exp(min(mean + 0.5 * variance, LARGEST))
-    scale, total = math.sqrt(variance), 0.0
-    for i in range(RATE_NODES.size):
-        total += RATE_WEIGHTS[i] * derivatives(counts, mean + scale * RATE_NODES[i])[0]
-    return total
-
-
-@compiled
-def mode(counts: bool, n: float, s: float, m: float, v: float) -> float:
-    """As `sites.mode`, by Newton's method kept inside an interval."""
-    alone = math.log(max(s, 1e-15) / n) if counts else math.log(max(s, 1e-15) / max(n - s, 1e-15))
-    low, high = min(m, alone), max(m, alone)
-    x = high
-    if not counts:
-        x = min(0.0, high) if -m / v + 0.5 * n > s else max(0.0, low)
-    for _ in range(100):
-        mean, variance = derivatives(counts, x)
-        precision = 1.0 / v + n * variance
-        step = ((m - x) / v + s - n * mean) / precision
-        x += step
-        if step * step * precision < 0.0025:
-            break
-    return x
-
-
-@compiled
-def moments(
-    counts: bool, n: float, s: float, m: float, v: float, centre: float, sd: float
-) -> tuple[float, float, float, float]:
-    """Of the cavity times the likelihood: top and sum of the masses, mean and variance in sd."""
-    top = -np.inf
-    logs = np.empty(NODES.size)
-    slope, bend = s + m / v, -0.5 / v
-    for i in range(NODES.size):
-        x = centre + sd * NODES[i]
-        logs[i] = (slope + bend * x) * x - n * log_partition(counts, x) + LOG_WEIGHTS[i]
-        top = max(top, logs[i])
-    total, first, second = 0.0, 0.0, 0.0
-    for i in range(NODES.size):
-        mass = math.exp(logs[i] - top)
-        total += mass
-        first += mass * NODES[i]
-        second += mass * NODES[i] ** 2
-    first /= total
-    return top, total, first, max(second / total - first * first, 1e-9)
-
-
-@compiled
-def site(
-    counts: bool, n: float, s: float, m: float, v: float, w: float, b: float
-) -> tuple[float, float, float]:
-    """w, b and log s of an arm under the cavity N(m, v); w and b are those that it had."""
-    variance = v / (1.0 + w * v)
-    centre, sd = variance * (m / v + b), math.sqrt(variance)
-    top, total, first, spread = moments(counts, n, s, m, v, centre, sd)
-    if first * first > FAR or spread < THIN or spread > WIDE:
-        centre = mode(counts, n, s, m, v)
-        sd = 1.0 / math.sqrt(1.0 / v + n * derivatives(counts, centre)[1])
-        top, total, first, spread = moments(counts, n, s, m, v, centre, sd)
-    mean = centre + sd * first
-    tight = 1.0 / (spread * sd * sd)
-    log_s = top + math.log(total / math.sqrt(spread)) - 0.5 * mean * mean * tight
-    return max(tight - 1.0 / v, 1e-300), tight * mean - m / v, log_s
 
 
 @compiled
@@ -133,23 +40,28 @@ def renew(
     k: int,
     sites: FloatArray,
     mean: FloatArray,
-    cov: FloatArray,
+    upper: FloatArray,
+    room: FloatArray,
 ) -> float:
-    """Renew the site of arm k under one candidate; gives what log det(I + VW) grows by."""
-    v, w, b = cov[k, k], sites[0, k], sites[1, k]
+    """Renew the site of arm k under one candidate; gives what I + VW has its determinant grow by.
+
+    `room` is two rows to work in.
+    """
+    own, moved, v = room[0], room[1], 0.0
+    for j in range(k + 1):
+        own[j] = upper[j, k]
+        v += own[j] * own[j]
+    w, b = sites[0, k], sites[1, k]
     left = max(1.0 - w * v, 1e-12)
     new_w, new_b, log_s = site(counts, n, s, (mean[k] - v * b) / left, v / left, w, b)
     more, shift = new_w - w, new_b - b
     grown = 1.0 + more * v
     move = (shift - more * mean[k]) / grown
-    column, part = cov[:, k].copy(), more / grown
+    narrow(upper, own, k + 1, more / grown, 1.0 / grown, moved)
     for i in range(mean.size):
-        mean[i] += column[i] * move
-        less = column[i] * part
-        for j in range(mean.size):
-            cov[i, j] -= less * column[j]
+        mean[i] += moved[i] * move
     sites[0, k], sites[1, k], sites[2, k] = new_w, new_b, log_s
-    return math.log(grown)
+    return grown
 
 
 @compiled
@@ -161,29 +73,6 @@ def log_evidence(sites: FloatArray, prior: FloatArray, mean: FloatArray, log_det
         total += 2.0 * sites[2, k] + prior[k] * (sites[1, k] + residual)
         total += residual * (mean[k] - prior[k])
     return 0.5 * total
-
-
-@compiled
-def draw(mean: FloatArray, cov: FloatArray, rng: Rng, lower: FloatArray, theta: FloatArray) -> None:
-    """theta ~ N(mean, cov), by a Cholesky factor made on the way."""
-    size = mean.size
-    for i in range(size):
-        theta[i] = mean[i]
-    for j in range(size):
-        z = rng.standard_normal()
-        rest = cov[j, j]
-        for i in range(j):
-            rest -= lower[j, i] ** 2
-        diagonal = math.sqrt(max(rest, 1e-300))
-        inverse = 1.0 / diagonal
-        lower[j, j] = diagonal
-        theta[j] += diagonal * z
-        for i in range(j + 1, size):
-            value = cov[i, j]
-            for k in range(j):
-                value -= lower[i, k] * lower[j, k]
-            lower[i, j] = value * inverse
-            theta[i] += lower[i, j] * z
 
 
 @compiled
@@ -201,30 +90,33 @@ def latent_task(
     number, levels, counted, _ = policy
     candidates, arms = means.shape
     table, sites = np.zeros((4 if counts else 3, arms)), np.zeros((candidates, 3, arms))
-    mean, cov = means.copy(), covs.copy()
+    mean, upper = means.copy(), np.empty(covs.shape)
     logs, weights, log_det = log_weights.copy(), np.empty(candidates), np.zeros(candidates)
     top = logs.max()
     for j in range(candidates):
         if logs[j] - top < LIGHT:
             logs[j] = -np.inf
-    lower, point = np.empty((arms, arms)), np.empty(arms)
-    etas, variances = np.empty((candidates, arms)), np.empty((candidates, arms))
+        else:
+            upper[j] = factorised(covs[j])
+    point, room = np.empty(arms), np.empty((2, arms))
+    etas, spreads = np.empty((candidates, arms)), np.empty((candidates, arms))
     best, rounds = theta.max(), regret.size
     for t in range(rounds):
         if t < len(first):
             arm = first[t, 0]
         elif number == TS:
             j = pick_by_logs(logs, weights, rng.random()) if candidates > 1 else 0
-            draw(mean[j], cov[j], rng, lower, point)
+            draw(mean[j], upper[j], rng, point)
             arm = int(point.argmax())
         elif number == GREEDY:
             for j in range(candidates):
-                variances[j] = np.diag(cov[j])
-            arm = greedy_arm(counts, logs, mean, variances)
+                if logs[j] > -np.inf:
+                    variances(upper[j], spreads[j])
+            arm = greedy_arm(counts, logs, mean, spreads)
         else:
-            apart(logs, weights, mean, cov, etas, variances)
+            apart(logs, weights, mean, upper, etas, spreads)
             level, left = levels[t], rounds - t
-            arm = index_arm(number, level, left, counted, counts, weights, etas, variances)
+            arm = index_arm(number, level, left, counted, counts, weights, etas, spreads)
         if counts:
             y = poisson(theta[arm], draws[t])
             table[3, arm] += math.lgamma(y + 1.0)
@@ -235,11 +127,14 @@ def latent_task(
         for j in range(candidates):
             if logs[j] == -np.inf:
                 continue
-            for k in range(arms):
-                if k == arm or (doubled and table[0, k] > 0):
+            grown = 1.0
+            for k in range(0 if doubled else arm, arms if doubled else arm + 1):
+                if table[0, k] > 0.0:
                     n, s = table[0, k], table[1, k]
-                    log_det[j] += renew(counts, n, s, k, sites[j], mean[j], cov[j])
-            logs[j] = log_weights[j] + log_evidence(sites[j], means[j], mean[j], log_det[j])
+                    grown *= renew(counts, n, s, k, sites[j], mean[j], upper[j], room)
+            if candidates > 1:
+                log_det[j] += math.log(grown)
+                logs[j] = log_weights[j] + log_evidence(sites[j], means[j], mean[j], log_det[j])
         regret[t], actions[t] = best - theta[arm], arm
     return table, sites
 
@@ -274,9 +169,9 @@ def apart(
     logs: FloatArray,
     weights: FloatArray,
     mean: FloatArray,
-    cov: FloatArray,
+    upper: FloatArray,
     etas: FloatArray,
-    variances: FloatArray,
+    spreads: FloatArray,
 ) -> None:
     """Fill weights, and eta of every arm without what all have in common: `LatentBelief.apart`."""
     candidates, arms = mean.shape
@@ -284,16 +179,16 @@ def apart(
     shift = 0.0
     for j in range(candidates):
         shift += weights[j] * mean[j].mean()
+    pairs = max(arms * (arms - 1), 1)
     for j in range(candidates):
-        diagonal, least, own = 0.0, np.inf, mean[j].mean()
-        for k in range(arms):
-            diagonal += cov[j, k, k]
-            least = min(least, cov[j, k, k])
-        pairs = max(arms * (arms - 1), 1)
-        common = min(max((cov[j].sum() - diagonal) / pairs, 0.0), least)
+        if weights[j] == 0.0:
+            continue
+        total, own = variances(upper[j], spreads[j]), mean[j].mean()
+        mean_cov = (total - spreads[j].sum()) / pairs
+        common = min(max(mean_cov, 0.0), spreads[j].min())
         for k in range(arms):
             etas[j, k] = mean[j, k] - own + shift
-            variances[j, k] = cov[j, k, k] - common
+            spreads[j, k] -= common
 
 
 @compiled
@@ -326,46 +221,6 @@ def index_arm(
     return arm
 
 
-@compiled
-def settle(
-    counts: bool,
-    table: FloatArray,
-    mean: FloatArray,
-    own: FloatArray,
-    shared: FloatArray,
-    sites: FloatArray,
-) -> None:
-    """As `sites.settled` with a level, one arm after another; changes `sites`."""
-    candidates, arms = mean.shape
-    for j in range(candidates):
-        for _ in range(12):
-            about, weighted = 0.0, 0.0
-            for k in range(arms):
-                q = 1.0 + own[j, k] * sites[0, j, k]
-                about += sites[0, j, k] / q
-                weighted += (sites[1, j, k] - sites[0, j, k] * mean[j, k]) / q
-            moved = 0.0
-            for k in range(arms):
-                n, s, w, b = table[0, k], table[1, k], sites[0, j, k], sites[1, j, k]
-                if n == 0.0:
-                    continue
-                q = 1.0 + own[j, k] * w
-                about -= w / q
-                weighted -= (b - w * mean[j, k]) / q
-                level = shared[j] / (1.0 + shared[j] * about)
-                m, v = mean[j, k] + level * weighted, own[j, k] + level
-                new_w, new_b, log_s = site(counts, n, s, m, v, w, b)
-                tight = new_w + 1.0 / v
-                change = (new_b - b) - (new_w - w) * (m / v + new_b) / tight
-                moved = max(moved, change * change / tight)
-                q = 1.0 + own[j, k] * new_w
-                about += new_w / q
-                weighted += (new_b - new_w * mean[j, k]) / q
-                sites[0, j, k], sites[1, j, k], sites[2, j, k] = new_w, new_b, log_s
-            if moved < 1e-6:
-                break
-
-
 def play(problem: "ClicksProblem", task: LoopInput) -> Any:
     if task.policy.delay:
         return None
@@ -375,14 +230,3 @@ def play(problem: "ClicksProblem", task: LoopInput) -> Any:
     policy = task.policy.fields()
     table, _ = latent_task(problem.counts, logs, means, covs, policy, task.world(), task.rng)
     return problem.meta().empty().with_table(table)
-
-
-def settled(meta: LatentMeta, stats: Any) -> Any:
-    """The statistics with the sites that the meta-belief's anchor gives them."""
-    prior: Any = meta.anchor.prior
-    if not isinstance(prior, LevelPrior):
-        return stats
-    sites = stats.sites_of(meta.log_weights.size).copy()
-    shared = prior.shared.ravel()  # every candidate has its own
-    settle(meta.model == "count", stats.table, prior.mean, prior.own, shared, sites)
-    return stats.with_sites(sites, meta.anchor.number)

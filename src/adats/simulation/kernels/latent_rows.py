@@ -1,7 +1,7 @@
 """Clicks and counts where arms are rows of features, under several candidates at once.
 
-Each candidate's posterior of theta is kept as a mean and a covariance. A reward renews the site of
-its row, which is a rank-one change; when the pulls have doubled, all sites are renewed.
+Each candidate's posterior of theta is kept as a mean and a factor of the covariance. A reward renews
+the site of its row, which is a rank-one change; when the pulls have doubled, all are renewed.
 """
 
 import math
@@ -17,15 +17,9 @@ from adats.models.latent.row_meta import LatentLinearMeta
 from adats.models.latent.row_stats import RowSites
 from adats.models.latent.sites import LEAST_VARIANCE
 from adats.simulation.kernels.common import Policy, World, compiled, fresh, pick_by_logs
-from adats.simulation.kernels.latent import (
-    LIGHT,
-    derivatives,
-    draw,
-    greedy_arm,
-    index_arm,
-    normalise,
-    site,
-)
+from adats.simulation.kernels.factors import draw, factorised, narrow
+from adats.simulation.kernels.latent import LIGHT, greedy_arm, index_arm, normalise
+from adats.simulation.kernels.latent_sites import derivatives, site
 from adats.simulation.kernels.linear import dot
 from adats.simulation.kernels.mixture import poisson
 from adats.simulation.kernels.registry import FAR, GREEDY, TS, LoopInput
@@ -39,12 +33,14 @@ SWEEPS, SETTLED = 12, 1e-6  # at most; until no mean of eta moves by more varian
 
 @compiled
 def at_row(
-    x: FloatArray, mean: FloatArray, cov: FloatArray, moved: FloatArray
+    x: FloatArray, mean: FloatArray, upper: FloatArray, own: FloatArray
 ) -> tuple[float, float]:
-    """Mean and variance of eta = xᵀtheta; `moved` becomes the covariance times x."""
-    for i in range(x.size):
-        moved[i] = dot(cov[i], x)
-    return dot(mean, x), dot(moved, x)
+    """Mean and variance of eta = xᵀtheta; `own` becomes Ux."""
+    for j in range(x.size):
+        own[j] = 0.0
+        for i in range(j, x.size):
+            own[j] += upper[j, i] * x[i]
+    return dot(mean, x), dot(own, own)
 
 
 @compiled
@@ -53,21 +49,19 @@ def change(
     v: float,
     more: float,
     shift: float,
-    moved: FloatArray,
     mean: FloatArray,
-    cov: FloatArray,
+    upper: FloatArray,
+    room: FloatArray,
 ) -> float:
-    """Let w and b of a site grow by `more` and `shift`, where `at_row` gave m, v and `moved`.
+    """Let w and b of a site grow by `more` and `shift`, where `at_row` gave m, v and room[0].
 
     Gives the log of what exp(shift·eta - ½ more·eta²) integrates to.
     """
     grown = 1.0 + more * v
-    step, share = (shift - more * m) / grown, more / grown
+    step, moved = (shift - more * m) / grown, room[1]
+    narrow(upper, room[0], mean.size, more / grown, 1.0 / grown, moved)
     for i in range(mean.size):
         mean[i] += moved[i] * step
-        weight = moved[i] * share
-        for j in range(mean.size):
-            cov[i, j] -= weight * moved[j]
     return 0.5 * ((2.0 * m + v * shift) * shift - m * m * more) / grown - 0.5 * math.log(grown)
 
 
@@ -77,22 +71,22 @@ def renew(
     n: float,
     s: float,
     x: FloatArray,
-    own: FloatArray,
+    site_of_row: FloatArray,
     mean: FloatArray,
-    cov: FloatArray,
-    moved: FloatArray,
+    upper: FloatArray,
+    room: FloatArray,
 ) -> tuple[float, float]:
-    """Renew the site `own` of the row x, which has n pulls with the sum s, under one candidate.
+    """Renew the site of the row x, which has n pulls with the sum s, under one candidate.
 
     Gives what the log evidence grows by, and the square of the change of eta's mean in variances.
     """
-    m, v = at_row(x, mean, cov, moved)
-    w, b, old = own
+    m, v = at_row(x, mean, upper, room[0])
+    w, b, old = site_of_row
     left = max(1.0 - w * v, 1e-12)
     cavity = max(v / left, LEAST_VARIANCE)
     new_w, new_b, log_s = site(counts, n, s, (m - v * b) / left, cavity, w, b)
-    gain = log_s - old + change(m, v, new_w - w, new_b - b, moved, mean, cov)
-    own[0], own[1], own[2] = new_w, new_b, log_s
+    gain = log_s - old + change(m, v, new_w - w, new_b - b, mean, upper, room)
+    site_of_row[0], site_of_row[1], site_of_row[2] = new_w, new_b, log_s
     gap = dot(mean, x) - m
     return gain, gap * gap / max(v, LEAST_VARIANCE)
 
@@ -120,13 +114,15 @@ def row_task(
     kept = arms if fixed else rounds
     rows = features[0].copy() if fixed else np.zeros((rounds, dim))
     table, sites = np.zeros((3 if counts else 2, kept)), np.zeros((candidates, kept, 3))
-    mean, cov = means.copy(), covs.copy()
+    mean, upper = means.copy(), np.empty(covs.shape)
     logs, weights = log_weights.copy(), np.empty(candidates)
     top = logs.max()
     for j in range(candidates):
         if logs[j] - top < LIGHT:
             logs[j] = -np.inf
-    lower, point, moved = np.empty((dim, dim)), np.empty(dim), np.empty(dim)
+        else:
+            upper[j] = factorised(covs[j])
+    point, room = np.empty(dim), np.empty((2, dim))
     etas, variances = np.zeros((candidates, arms)), np.zeros((candidates, arms))
     rates, best = np.empty(arms), 0.0
     for t in range(rounds):
@@ -139,7 +135,7 @@ def row_task(
             arm = first[t, 0]
         elif number == TS:
             j = pick_by_logs(logs, weights, rng.random()) if candidates > 1 else 0
-            draw(mean[j], cov[j], rng, lower, point)
+            draw(mean[j], upper[j], rng, point)
             arm, highest = 0, -np.inf
             for k in range(arms):
                 value = dot(shown[k], point)
@@ -149,7 +145,7 @@ def row_task(
             for j in range(candidates):
                 if logs[j] > -np.inf:
                     for k in range(arms):
-                        etas[j, k], variances[j, k] = at_row(shown[k], mean[j], cov[j], moved)
+                        etas[j, k], variances[j, k] = at_row(shown[k], mean[j], upper[j], room[0])
             if number == GREEDY:
                 arm = greedy_arm(counts, logs, etas, variances)
             else:
@@ -172,7 +168,8 @@ def row_task(
             for k in range(0 if doubled else place, kept if doubled else place + 1):
                 if table[0, k] > 0.0:
                     n, s = table[0, k], table[1, k]
-                    logs[j] += renew(counts, n, s, rows[k], sites[j, k], mean[j], cov[j], moved)[0]
+                    own = sites[j, k]
+                    logs[j] += renew(counts, n, s, rows[k], own, mean[j], upper[j], room)[0]
         regret[t], actions[t] = best - rates[arm], arm
     return rows, table, sites, logs
 
@@ -188,17 +185,17 @@ def settle(
 ) -> None:
     """As `sites.settled`, one row after another, under one candidate; `sites` has a row each.
 
-    All but the rows and the table are changed.
+    `mean` and `sites` are changed.
     """
-    moved = np.empty(mean.size)
+    upper, room = factorised(cov), np.empty((2, mean.size))
     for k in range(len(rows)):
-        m, v = at_row(rows[k], mean, cov, moved)
-        change(m, v, sites[k, 0], sites[k, 1], moved, mean, cov)
+        m, v = at_row(rows[k], mean, upper, room[0])
+        change(m, v, sites[k, 0], sites[k, 1], mean, upper, room)
     for _ in range(SWEEPS):
         most = 0.0
         for k in range(len(rows)):
             n, s = table[0, k], table[1, k]
-            _, gap = renew(counts, n, s, rows[k], sites[k], mean, cov, moved)
+            _, gap = renew(counts, n, s, rows[k], sites[k], mean, upper, room)
             most = max(most, gap)
         if most < SETTLED:
             break

@@ -231,9 +231,9 @@ class FeatureClicksProblem(LatentClicks[LatentLinearMeta]):
 
 @register(ClicksProblem, "latent")
 def _loops() -> Loops:
-    from adats.simulation.kernels import latent
+    from adats.simulation.kernels import latent, latent_sites
 
-    return Loops(latent.play, renew=latent.settled)
+    return Loops(latent.play, renew=latent_sites.settled)
 
 
 @register(ClicksProblem, "beta")
