@@ -1,17 +1,21 @@
 """Figures: what they show, that they are the same every time, and when Matplotlib is loaded."""
 
+import itertools
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
+from matplotlib.text import Text
 
-from adats.paper.experiments import ALL, EXPERIMENTS
-from adats.plots import COLOURS, Chart, Curve, regret_figure, rendered
+from adats.paper.experiments import ALL, EXPERIMENTS, clicks_claims, policies
+from adats.plots import COLOURS, DASHES, KINDS, OTHER, Chart, Curve, regret_figure, rendered
 from adats.plots.pictures import pictures_figure
 from adats.simulation.learners import AGENTS, label_of
+from colour_vision import ciede2000, lab, least_difference
 
+PAPER = ("oracle-ts", "ada-ts", "meta-ts", "ts")
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -29,15 +33,71 @@ def test_every_agent_has_a_name_and_a_colour_of_its_own():
     assert label_of("ada-ts-") == "AdaTS−"
 
 
+TOGETHER = [
+    *sorted({panel.agents for name in ALL for panel in EXPERIMENTS[name].panels}),
+    policies.AGENTS,
+    (*clicks_claims.AGENTS, "linear-ts"),
+]
+
+
+@pytest.mark.parametrize("agents", TOGETHER)
+def test_agents_of_one_figure_are_told_apart_by_everybody(agents):
+    for one, two in itertools.combinations(agents, 2):
+        assert least_difference(COLOURS[one], COLOURS[two]) > 20, (one, two)
+        assert DASHES.get(one) != DASHES.get(two), (one, two)
+
+
+def test_so_is_one_of_another_name():
+    assert min(least_difference(COLOURS[agent], OTHER[0]) for agent in PAPER) > 20
+
+
+def test_differences_of_colours_are_those_of_the_standard():
+    """Two pairs of Sharma, Wu and Dalal's table; colours that are known to be confused."""
+    blue = np.array([50.0, 0.0, -82.7485])
+    assert ciede2000(np.array([50.0, 2.6772, -79.7751]), blue) == pytest.approx(2.0425, abs=1e-4)
+    assert ciede2000(np.array([50.0, -1.3802, -84.2814]), blue) == pytest.approx(1.0, abs=1e-4)
+    assert least_difference("#000000", "#FFFFFF") == pytest.approx(100.0, abs=0.1)
+    assert ciede2000(lab("#D55E00"), lab("#7A8B00")) > 20  # orange and olive
+    assert least_difference("#D55E00", "#7A8B00") < 20
+
+
+def texts(figure):
+    figure.draw_without_rendering()
+    return [t for t in figure.findobj(Text) if t.get_visible() and t.get_text().strip()]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 6, 12])
+def test_figures_are_for_print(count):
+    """At 5.5 inches no text is under 7 points, and nothing is cut off."""
+    columns = 2 if count == 4 else 3
+    figure = regret_figure([chart(agents=TOGETHER[-1])] * count, columns=columns)
+    assert figure.get_figwidth() == 5.5
+    assert min(text.get_fontsize() for text in texts(figure)) >= 7
+    inside = figure.bbox.padded(2)
+    (legend,) = figure.legends
+    for artist in (legend, *(axes.title for axes in figure.axes)):
+        extent = artist.get_window_extent()
+        assert inside.x0 <= extent.x0
+        assert extent.x1 <= inside.x1
+        assert inside.y0 <= extent.y0
+        assert extent.y1 <= inside.y1
+    assert not any(legend.get_window_extent().overlaps(axes.bbox) for axes in figure.axes)
+    rows = {round(axes.get_position().y0, 2) for axes in figure.axes}
+    assert len(figure.axes) + bool(count % len(rows)) >= len(rows) * min(columns, count) - 1
+
+
+def test_pictures_are_for_print():
+    figure = pictures_figure([chart("class", PAPER)] * 4, [pictures()] * 4)
+    assert figure.get_figwidth() == 5.5
+    assert min(text.get_fontsize() for text in texts(figure)) >= 7
+
+
 def test_a_panel_a_chart_and_one_legend():
-    figure = regret_figure([chart(f"panel {i}") for i in range(5)], columns=3)
+    figure = regret_figure([chart(f"panel {i}", PAPER) for i in range(5)], columns=3)
     assert [axes.get_title(loc="left") for axes in figure.axes] == [f"panel {i}" for i in range(5)]
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == list(
-        map(label_of, AGENTS)
-    )
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == list(map(label_of, PAPER))
     assert [bool(axes.get_ylabel()) for axes in figure.axes] == [True, False, False, True, False]
     assert [axes.get_xlabel() for axes in figure.axes] == ["", "", "task", "task", "task"]
-    assert all(text.get_fontsize() >= 9 for axes in figure.axes for text in axes.texts)
 
 
 def test_curves_and_bands_are_the_given_numbers():
@@ -64,7 +124,7 @@ def test_agents_of_other_names_are_drawn_too():
 
 def test_the_same_figure_gives_the_same_bytes():
     first, second = regret_figure([chart()]), regret_figure([chart()])
-    for kind in ("png", "svg"):
+    for kind in KINDS:
         assert rendered(first, kind) == rendered(second, kind)
 
 
@@ -73,14 +133,11 @@ def test_files_are_what_they_say():
     png, svg = rendered(figure, "png"), rendered(figure, "svg")
     assert png.startswith(b"\x89PNG")
     width, height = (int.from_bytes(png[i : i + 4], "big") for i in (16, 20))
-    assert (width, height) == tuple(round(150 * x) for x in figure.get_size_inches())
+    assert (width, height) == tuple(round(300 * x) for x in figure.get_size_inches())
     root = ET.fromstring(svg)
     texts = {"".join(node.itertext()).strip() for node in root.iter(f"{SVG}text")}
     assert {"OracleTS", "AdaTS−", "task", "cumulative regret", "no forced exploration"} <= texts
     assert b"<dc:date>" not in svg
-
-
-PAPER = ("oracle-ts", "ada-ts", "meta-ts", "ts")
 
 
 def pictures(tasks=4, height=8, width=6, agents=PAPER):
@@ -129,7 +186,7 @@ def test_every_picture_is_in_its_place():
 
 def test_pictures_give_the_same_bytes():
     figures = [pictures_figure([chart(agents=PAPER)], [pictures()]) for _ in range(2)]
-    for kind in ("png", "svg"):
+    for kind in KINDS:
         assert rendered(figures[0], kind) == rendered(figures[1], kind)
 
 

@@ -6,6 +6,7 @@ import sys
 
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import parquet
 
 import adats
 from adats.cli import common
@@ -131,6 +132,10 @@ def test_bernoulli_reads_candidates_and_prior_files(monkeypatch, capsys, priors,
         (["simulate", "clicks", "--agents", "ada-grid"], "but not clicks"),
         (["simulate", "gaussian", "--agents", "pooled-ts"], "is for the problem clicks, not for"),
         (["simulate", "bernoulli", "--priors", "nowhere.json"], "nowhere.json: No such file"),
+        (["simulate", "gaussian", "--meta-scale", "1,x"], "--meta-scale must be numbers"),
+        (["simulate", "gaussian", "--meta-scale", "1,2,3"], "meta_scale must be a number or have"),
+        (["simulate", "linear", "--task-cov", "1,0;1"], "--task-cov must have as many rows"),
+        (["bound", "linear", "--task-scale", "1,2,3"], "--task-scale must be one number, or 2"),
         (["reproduce", "everything"], "synthetic"),
         (["bound", "linear", "--eta", "-1"], "eta"),
         (["bound", "semibandit", "--size", "30"], "size"),
@@ -249,3 +254,32 @@ def test_reproduce_without_the_files_says_where_to_put_them(monkeypatch, capsys,
 def test_the_version(monkeypatch, capsys):
     assert call(monkeypatch, "--version") == 0
     assert capsys.readouterr().out.split() == ["adats", adats.__version__]
+
+
+def test_spreads_of_each_arm_and_covariances(monkeypatch, capsys):
+    sizes = ["--tasks", "2", "--rounds", "5", "--runs", "2", "--json", "-"]
+    words = ["--meta-scale", "0.5,1", "--task-cov", "1,0.5;0.5,1"]
+    for name in ("gaussian", "linear"):
+        assert call(monkeypatch, "simulate", name, *words, *sizes) == 0
+        problem = json.loads(capsys.readouterr().out)["problem"]
+        assert problem["meta_scale"] == [0.5, 1.0]
+        assert problem["task_cov"] == [[1.0, 0.5], [0.5, 1.0]]
+    words = ["--arms", "2", "--size", "1", "--task-scale", "0.1,0"]
+    assert call(monkeypatch, "simulate", "semibandit", *words, *sizes) == 0
+    assert json.loads(capsys.readouterr().out)["problem"]["task_scale"] == [0.1, 0.0]
+    assert call(monkeypatch, "bound", "semibandit", *words, "--json", "-") == 0
+    some = json.loads(capsys.readouterr().out)["safe"]["acting"]
+    words[-1] = "0.1"
+    assert call(monkeypatch, "bound", "semibandit", *words, "--json", "-") == 0
+    assert some < json.loads(capsys.readouterr().out)["safe"]["acting"]
+
+
+def test_summaries_say_what_they_were_made_with(monkeypatch, tmp_path):
+    words = ["simulate", "gaussian", "--tasks", "2", "--rounds", "5", "--runs", "2", "--seed", "4"]
+    assert call(monkeypatch, *words, "--out", tmp_path) == 0
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["command"].startswith("adats simulate gaussian --tasks 2")
+    assert (summary["seed"], set(summary["versions"])) == (4, {"adats", "python", "numpy", "numba"})
+    written = parquet.read_metadata(tmp_path / "records.parquet").metadata[b"adats"]
+    made = json.loads(written)
+    assert made == {key: summary[key] for key in made}

@@ -9,7 +9,7 @@ import pytest
 import adats
 from adats import BeliefMixture, BetaArms, GaussianMeta
 from adats.paper.experiments import EXPERIMENTS, claims
-from adats.paper.experiments.figures import spread_figure
+from adats.paper.experiments.figures import RATIO_AGENTS, spread_figure
 from adats.paper.experiments.measures import ratio
 from adats.paper.experiments.panels import run_panel
 from adats.paper.experiments.simulations import SPREAD_AGENTS
@@ -191,11 +191,13 @@ def test_figure_shows_the_ratios(outcomes):
     figure = spread_figure(outcomes, EXPERIMENT.columns)
     assert len(figure.axes) == 12
     titles = [axes.get_title(loc="left") for axes in figure.axes]
-    assert [title.count("σ_0") for title in titles] == [0] * 8 + [1] * 4
-    agents = ("ada-grid",), ("ada-grid", "ada-narrow", "ada-broad", "ts")
-    for i, axes in enumerate(figure.axes[:8]):
-        found = outcomes[4 * (i % 4) : 4 * (i % 4) + 4]
-        shown = agents[i // 4]
+    assert ["σ_0" in title for title in titles] == [False, False, True] * 4
+    agents = ("ada-grid",), RATIO_AGENTS
+    for i, axes in enumerate(figure.axes):
+        row, column = divmod(i, 3)
+        if column == 2:
+            continue
+        found, shown = outcomes[4 * row : 4 * row + 4], agents[column]
         assert len(axes.containers) == len(shown)  # error bars
         for agent, line, bars in zip(shown, axes.get_lines(), axes.containers, strict=False):
             pairs = [ratio(o.total(agent), o.total("ada-ts")) for o in found]
@@ -205,7 +207,7 @@ def test_figure_shows_the_ratios(outcomes):
             half = [(end[1, 1] - end[0, 1]) / 2 for end in ends]
             np.testing.assert_allclose(half, [se for _, se in pairs], rtol=1e-9)
         assert 1.25 in [line.get_ydata()[0] for line in axes.get_lines()]
-        assert axes.get_ylim() == figure.axes[4 * (i // 4)].get_ylim()
+        assert axes.get_ylim() == figure.axes[column].get_ylim()
         assert axes.get_xscale() == "log"
 
 

@@ -11,15 +11,20 @@ from rich.table import Table
 
 from adats.cli.common import (
     Json,
-    MetaScale,
+    MetaCov,
+    MetaScales,
     Noise,
     Rounds,
+    TaskCov,
     Tasks,
-    TaskScale,
+    TaskScales,
     check_json,
     console,
+    matrix,
+    scales,
     write_json,
 )
+from adats.models.core.types import FloatArray
 from adats.paper import bounds
 
 bound_app = typer.Typer(help="Regret bounds of the paper, term by term.", no_args_is_help=True)
@@ -41,29 +46,39 @@ def _print_bounds(bound: Bound, json_to: str | None) -> None:
     console.print(table)
 
 
+def _cov(part: str, dim: int, scale: str, cov: str | None) -> FloatArray:
+    if cov is not None:
+        return np.array(matrix(f"--{part}-cov", cov))
+    given = scales(f"--{part}-scale", scale)
+    if np.ndim(given) and np.size(given) != dim:
+        raise ValueError(f"--{part}-scale must be one number, or {dim}, got {scale!r}")
+    return np.diag(np.full(max(dim, 1), given) ** 2.0)
+
+
 @bound_app.command("linear")
 def bound_linear(
     tasks: Tasks = 20,
     rounds: Rounds = 200,
     dim: int = 2,
     arms: int = 10,
-    meta_scale: MetaScale = 1.0,
-    task_scale: TaskScale = 0.1,
+    meta_scale: MetaScales = "1",
+    task_scale: TaskScales = "0.1",
+    meta_cov: MetaCov = None,
+    task_cov: TaskCov = None,
     noise: Noise = 1.0,
     eta: Annotated[float, typer.Option(help="Smallest eigenvalue of the forced arms.")] = 0.5,
     delta: Delta = None,
     json_to: Json = None,
 ) -> None:
     """Theorem 5: AdaTS in a linear bandit."""
-    identity = np.eye(max(dim, 1))
     bound = partial(
         bounds.linear_bound,
         tasks=tasks,
         rounds=rounds,
         dim=dim,
         arms=arms,
-        meta_cov=meta_scale**2 * identity,
-        task_cov=task_scale**2 * identity,
+        meta_cov=_cov("meta", dim, meta_scale, meta_cov),
+        task_cov=_cov("task", dim, task_scale, task_cov),
         noise=noise,
         eta=eta,
         delta=delta,
@@ -77,8 +92,8 @@ def bound_semibandit(
     rounds: Rounds = 200,
     arms: int = 20,
     size: int = 4,
-    meta_scale: MetaScale = 0.5,
-    task_scale: TaskScale = 0.1,
+    meta_scale: MetaScales = "0.5",
+    task_scale: TaskScales = "0.1",
     noise: Noise = 1.0,
     delta: Delta = None,
     json_to: Json = None,
@@ -90,8 +105,8 @@ def bound_semibandit(
         rounds=rounds,
         arms=arms,
         size=size,
-        meta_scale=meta_scale,
-        task_scale=task_scale,
+        meta_scale=scales("--meta-scale", meta_scale),
+        task_scale=scales("--task-scale", task_scale),
         noise=noise,
         delta=delta,
     )

@@ -31,6 +31,12 @@ Out = Annotated[Path | None, typer.Option(help="Folder for records.parquet and s
 Mu = Annotated[str | None, typer.Option(help="A fixed mu_*, as numbers with commas between.")]
 MetaScale = Annotated[float, typer.Option(help="σ_q: width of the meta-prior.")]
 TaskScale = Annotated[float, typer.Option(help="σ_0: spread of tasks.")]
+Scales = "a number, or one an arm (or direction) with commas between"
+MetaScales = Annotated[str, typer.Option(help=f"σ_q: width of the meta-prior; {Scales}.")]
+TaskScales = Annotated[str, typer.Option(help=f"σ_0: spread of tasks; {Scales}.")]
+Cov = "Rows of numbers with commas between, and semicolons between rows: in place of"
+MetaCov = Annotated[str | None, typer.Option(help=f"Σ_q. {Cov} --meta-scale.")]
+TaskCov = Annotated[str | None, typer.Option(help=f"Σ_0. {Cov} --task-scale.")]
 Noise = Annotated[float, typer.Option(help="σ: noise of rewards.")]
 
 
@@ -77,6 +83,30 @@ def progress_bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
 
         advance(0)
         yield advance
+
+
+def numbers(option: str, text: str) -> list[float]:
+    """Of `1,2,3`."""
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ValueError(f"{option} must be numbers with commas between, got {text!r}") from None
+
+
+def scales(option: str, text: str) -> float | list[float]:
+    """Of one number, or of several."""
+    found = numbers(option, text)
+    return found[0] if len(found) == 1 else found
+
+
+def matrix(option: str, text: str | None) -> list[list[float]] | None:
+    """Of `1,2;3,4`."""
+    if text is None:
+        return None
+    rows = [numbers(option, row) for row in text.split(";")]
+    if {len(row) for row in rows} != {len(rows)}:
+        raise ValueError(f"{option} must have as many rows as columns, got {text!r}")
+    return rows
 
 
 def command_line() -> str:

@@ -14,21 +14,28 @@ from adats.cli.common import (
     EngineName,
     First,
     Json,
+    MetaCov,
     MetaScale,
+    MetaScales,
     Mu,
     Noise,
     Out,
     Rounds,
     Runs,
     Seed,
+    TaskCov,
     Tasks,
     TaskScale,
+    TaskScales,
     Workers,
     check_folder,
     check_json,
     command_line,
     console,
+    matrix,
+    numbers,
     progress_bar,
+    scales,
     write_json,
 )
 from adats.models import BetaArms, PoissonArms, prior_files
@@ -50,13 +57,19 @@ simulate_app = typer.Typer(help="Play agents on a problem.", no_args_is_help=Tru
 Redraw = Annotated[str, typer.Option(help="New arms every run, or every round.")]
 
 
-def _numbers(text: str | None) -> list[float] | None:
-    if text is None:
-        return None
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise ValueError(f"--mu must be numbers with commas between, got {text!r}") from None
+def _numbers(mu: str | None) -> list[float] | None:
+    return None if mu is None else numbers("--mu", mu)
+
+
+def _spreads(
+    meta_scale: str, task_scale: str, meta_cov: str | None, task_cov: str | None
+) -> dict[str, Any]:
+    return {
+        "meta_scale": scales("--meta-scale", meta_scale),
+        "task_scale": scales("--task-scale", task_scale),
+        "meta_cov": matrix("--meta-cov", meta_cov),
+        "task_cov": matrix("--task-cov", task_cov),
+    }
 
 
 def _simulate(
@@ -148,40 +161,49 @@ def problem_command(
 @problem_command("gaussian")
 def _gaussian(
     arms: int = 2,
-    meta_scale: MetaScale = 0.5,
-    task_scale: TaskScale = 0.1,
+    meta_scale: MetaScales = "0.5",
+    task_scale: TaskScales = "0.1",
+    meta_cov: MetaCov = None,
+    task_cov: TaskCov = None,
     noise: Noise = 1.0,
     mu: Mu = None,
 ) -> Problem:
     """Gaussian arms."""
-    return GaussianProblem(arms, meta_scale, task_scale, noise, mu=_numbers(mu))
+    spreads = _spreads(meta_scale, task_scale, meta_cov, task_cov)
+    return GaussianProblem(arms, noise=noise, mu=_numbers(mu), **spreads)
 
 
 @problem_command("linear")
 def _linear(
     dim: int = 2,
     arms: int = 10,
-    meta_scale: MetaScale = 1.0,
-    task_scale: TaskScale = 0.1,
+    meta_scale: MetaScales = "1",
+    task_scale: TaskScales = "0.1",
+    meta_cov: MetaCov = None,
+    task_cov: TaskCov = None,
     noise: Noise = 1.0,
     redraw: Redraw = "run",
     mu: Mu = None,
 ) -> Problem:
     """Linear bandit with arms from the unit sphere."""
-    return LinearProblem(dim, arms, meta_scale, task_scale, noise, redraw, _numbers(mu))
+    spreads = _spreads(meta_scale, task_scale, meta_cov, task_cov)
+    return LinearProblem(dim, arms, noise=noise, redraw=redraw, mu=_numbers(mu), **spreads)
 
 
 @problem_command("semibandit")
 def _semibandit(
     arms: int = 20,
     size: int = 4,
-    meta_scale: MetaScale = 0.5,
-    task_scale: TaskScale = 0.1,
+    meta_scale: MetaScales = "0.5",
+    task_scale: TaskScales = "0.1",
+    meta_cov: MetaCov = None,
+    task_cov: TaskCov = None,
     noise: Noise = 1.0,
     mu: Mu = None,
 ) -> Problem:
     """Semi-bandit: at most `size` arms a round, one reward each."""
-    return SemibanditProblem(arms, size, meta_scale, task_scale, noise, _numbers(mu))
+    spreads = _spreads(meta_scale, task_scale, meta_cov, task_cov)
+    return SemibanditProblem(arms, size, noise=noise, mu=_numbers(mu), **spreads)
 
 
 @problem_command("routing")

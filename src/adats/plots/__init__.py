@@ -1,5 +1,6 @@
 """Figures. The only module that uses Matplotlib (extra `plots`), and only when it draws."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
@@ -12,35 +13,52 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart; dashes tell once more.
+# Of agents that are drawn together any two are told apart, also without red or green (ΔE > 20), and
+# each has dashes of its own: tests/test_plots.py.
 COLOURS = {
     "oracle-ts": "#000000",
     "ada-ts": "#0072B2",
     "meta-ts": "#D55E00",
-    "ts": "#009E73",
-    "ada-ts+": "#56B4E9",
-    "ada-ts-": "#CC79A7",
-    "ada-grid": "#E69F00",
-    "ada-narrow": "#8C564B",
-    "ada-broad": "#7F3FBF",
-    "ada-ucb": "#B3446C",
-    "ada-index": "#5DA63A",
-    "ada-far": "#E6194B",
+    "ts": "#00A38A",
+    "ada-ts+": "#51B7EF",
+    "ada-ts-": "#763A54",
+    "ada-grid": "#F0B400",
+    "ada-narrow": "#6F3D30",
+    "ada-broad": "#2D007E",
+    "ada-ucb": "#B9425E",
+    "ada-index": "#004A00",
+    "ada-far": "#FF674E",
     "ada-greedy": "#A9A9A9",
-    "default-ts": "#1F3F8F",
-    "default-far": "#8B0020",
-    "pooled-ts": "#B8860B",
-    "flat-ts": "#4D4D4D",
-    "linear-ts": "#6B8E23",
+    "default-ts": "#00256B",
+    "default-far": "#911B18",
+    "pooled-ts": "#B28000",
+    "flat-ts": "#6A6A69",
+    "linear-ts": "#7CD29B",
 }
+LONG, MIDDLE, SHORT, DOTS, BOTH = (
+    (0, lengths) for lengths in ((9, 1.5), (5, 1.5), (2.5, 1), (1, 1), (5, 1.2, 1, 1.2))
+)
 DASHES: dict[str, Any] = {
-    "ada-ts+": (0, (4, 1.5)),
-    "ada-ts-": (0, (1.2, 1.2)),
-    "ada-narrow": (0, (1.2, 1.2)),
-    "ada-broad": (0, (4, 1.5)),
+    "oracle-ts": LONG,
+    "meta-ts": MIDDLE,
+    "ts": BOTH,
+    "ada-ts+": SHORT,
+    "ada-ts-": DOTS,
+    "ada-grid": MIDDLE,
+    "ada-narrow": DOTS,
+    "ada-broad": SHORT,
+    "ada-ucb": MIDDLE,
+    "ada-index": BOTH,
+    "ada-far": SHORT,
+    "ada-greedy": DOTS,
+    "default-ts": MIDDLE,
+    "default-far": SHORT,
+    "pooled-ts": BOTH,
+    "flat-ts": DOTS,
+    "linear-ts": (0, (1, 2.5)),
 }
 GREY = "#595959"
-OTHER = ("#A6761D", "#F0E442", "#17BECF", "#7F7F7F")  # agents of other names, in turn
+OTHER = ("#593400", "#7CD29B", "#B28000", "#A9A9A9")  # agents of other names, in turn
 
 SETTINGS: Any = {
     "font.family": "sans-serif",
@@ -57,9 +75,11 @@ Kind = Literal["png", "svg", "pdf"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
-# Above the panels where the layout makes room, at the top where there is room, or where a grid of
-# panels has its last place free.
-LegendPlace = Literal["above", "top", "corner"]
+# For print: at this width, in inches, no text is smaller than `SMALL` points.
+WIDTH = 5.5
+TEXT, SMALL = 7.5, 7.0
+PRINT: Any = {**SETTINGS, "font.size": TEXT, "legend.fontsize": TEXT, "axes.linewidth": 0.6}
+DPI = 300
 
 
 class Curve(NamedTuple):
@@ -92,46 +112,78 @@ def regret_figure(
     *,
     columns: int = 3,
     label: str = "cumulative regret",
-    legend: LegendPlace = "above",
+    across: str = "task",
 ) -> "Figure":
-    """Curves over tasks with standard-error bands: a panel a chart, and one legend."""
+    """Curves over tasks with standard-error bands: a panel a chart, and one legend.
+
+    The legend is where the grid of panels has room for it, else above.
+    """
     need()
     import matplotlib as mpl
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+    columns = min(columns, len(charts))
     rows = -(-len(charts) // columns)
-    height = 2.9 * rows + 0.6
-    with mpl.rc_context(SETTINGS):
-        layout = ConstrainedLayoutEngine(h_pad=0.09, w_pad=0.09)
-        figure = Figure(figsize=(3.5 * columns, height), layout=layout)
+    free = rows * columns - len(charts)
+    with mpl.rc_context(PRINT):
+        layout = ConstrainedLayoutEngine(h_pad=0.05, w_pad=0.04)
+        figure = Figure(figsize=(WIDTH, 0.3 + HEIGHTS[columns] * rows), dpi=DPI, layout=layout)
         grid = figure.subplots(rows, columns, squeeze=False)
         for i, axes in enumerate(grid.flat):
             if i >= len(charts):
                 axes.remove()
                 continue
-            draw_chart(axes, charts[i])
+            draw_chart(axes, charts[i], letters=LETTERS[columns])
             if i % columns == 0:
                 axes.set_ylabel(label)
             if i + columns >= len(charts):  # no panel below
-                axes.set_xlabel("task")
-        draw_legend(figure, legend)
+                axes.set_xlabel(across)
+        if free:
+            draw_legend(figure, loc="center", at=(1 - free / (2 * columns), 0.5 / rows))
+        else:
+            draw_legend(figure, loc="outside upper center")
     return figure
 
 
-def draw_legend(figure: "Figure", place: LegendPlace) -> None:
-    """One legend for all panels."""
+HEIGHTS = {1: 2.6, 2: 1.95, 3: 1.65}  # of a panel, in inches, by the number of columns
+LETTERS = {1: 80, 2: 42, 3: 27}  # in a line of a title
+
+
+def draw_legend(figure: "Figure", *, loc: Any, at: tuple[float, float] | None = None) -> int:
+    """One legend for all panels, in as many rows as it needs; how many.
+
+    `at` is the middle of a free place in a grid of panels, where it is one column.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
     lines = {line.get_label(): line for axes in figure.axes for line in axes.get_lines()}
-    handles, labels = list(lines.values()), [str(label) for label in lines]
-    if place == "corner":
-        beside: Any = {"loc": "lower right", "bbox_to_anchor": (0.99, 0.12)}
-    else:
-        loc = "outside upper center" if place == "above" else "upper center"
-        beside = {"loc": loc, "ncols": len(lines), "handlelength": 2.6}
-    figure.legend(handles, labels, frameon=False, fontsize=11, **beside)
+    shown = {str(name): line for name, line in lines.items() if not str(name).startswith("_")}
+    names = (
+        [textwrap.fill(name, 20, break_on_hyphens=False) for name in shown] if at else list(shown)
+    )
+    renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
+    columns = 1 if at else len(shown)
+    while True:
+        legend = figure.legend(
+            list(shown.values()),
+            names,
+            loc=loc,
+            bbox_to_anchor=at,
+            ncols=columns,
+            frameon=False,
+            handlelength=3.2,
+            columnspacing=1.4,
+            fontsize=TEXT,
+        )
+        if columns == 1 or legend.get_window_extent(renderer).width <= figure.bbox.width:
+            return -(-len(shown) // columns)
+        legend.remove()
+        columns -= 1
 
 
-def draw_chart(axes: "Axes", chart: Chart) -> None:
+def draw_chart(axes: "Axes", chart: Chart, *, letters: int) -> None:
+    """Curves with their bands; a line of the title has so many letters."""
     others = [agent for agent in chart.curves if agent not in COLOURS]
     for agent, (mean, se) in chart.curves.items():
         spare = OTHER[others.index(agent) % len(OTHER)] if agent in others else GREY
@@ -141,7 +193,7 @@ def draw_chart(axes: "Axes", chart: Chart) -> None:
             chart.x,
             mean,
             color=colour,
-            linewidth=1.6,
+            linewidth=1.1,
             linestyle=DASHES.get(agent, "-"),
             label=label_of(agent),
         )
@@ -149,9 +201,18 @@ def draw_chart(axes: "Axes", chart: Chart) -> None:
     axes.set_ylim(bottom=0)
     axes.locator_params(axis="x", nbins=5, integer=True)
     axes.locator_params(axis="y", nbins=6)
-    axes.set_title(_symbols(chart.title), loc="left", fontsize=10.5, pad=18)
-    axes.text(0, 1.03, chart.note, transform=axes.transAxes, fontsize=9, color=GREY)
+    axes.tick_params(labelsize=SMALL, width=0.6, length=2.5)
+    note = textwrap.fill(_unbroken(chart.note), letters + 5)
+    lines = note.count("\n") + bool(note)
+    title = textwrap.fill(_unbroken(chart.title), letters)
+    axes.set_title(_symbols(title), loc="left", fontsize=TEXT, pad=5 + 8.5 * lines)
+    axes.text(0, 1.03, _symbols(note), transform=axes.transAxes, fontsize=SMALL, color=GREY)
     draw_grid(axes)
+
+
+def _unbroken(text: str) -> str:
+    """With spaces around an equal sign that no line breaks at."""
+    return text.replace(" = ", "\u00a0=\u00a0")
 
 
 def draw_grid(axes: "Axes", along: Literal["x", "y"] = "y") -> None:
@@ -179,7 +240,7 @@ def rendered(figure: "Figure", kind: Kind) -> bytes:
     nothing: Any = {"png": "Software", "svg": "Date", "pdf": "CreationDate"}
     file = BytesIO()
     with mpl.rc_context(SETTINGS):
-        figure.savefig(file, format=kind, dpi=150, metadata={nothing[kind]: None})
+        figure.savefig(file, format=kind, dpi=max(figure.dpi, 150), metadata={nothing[kind]: None})
     return file.getvalue()
 
 

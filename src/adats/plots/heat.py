@@ -1,11 +1,12 @@
 """Ratios as colours: panels of cells, each with its number and a word (extra `plots`)."""
 
 import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from adats.plots import GREY, SETTINGS, need
+from adats.plots import DPI, GREY, PRINT, SMALL, TEXT, WIDTH, need
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -15,10 +16,9 @@ COLOURS = "RdBu_r"  # blue below 1, red above
 STRONGEST = 2.0  # the ratio, or its inverse, from which on the colour is the same
 DARK = 1.55  # from which on text is white
 TICKS = (0.5, 0.7, 1.0, 1.4, 2.0)
-WIDTH, HEIGHT = 0.56, 0.5  # inches: of a cell
-GAP, APART = 0.1, 0.3  # between panels, and between groups of them
-LEFT, RIGHT, TOP, BELOW, FOOT = 1.15, 0.3, 1.2, 0.6, 1.0  # around the panels
-NARROWEST = 8.4  # with room for the notes beside the scale
+WIDE, HIGH = 0.4, 0.34  # inches: of a cell
+GAP, APART = 0.07, 0.2  # between panels, and between groups of them
+LEFT, HEAD, TOP, BELOW, FOOT = 0.95, 0.3, 0.45, 0.42, 0.75  # around lines of panels
 
 
 class HeatCell(NamedTuple):
@@ -60,52 +60,73 @@ class HeatMap:
 
 
 def heat_figure(chart: HeatMap) -> "Figure":
-    """The cells of all panels on one scale of colours."""
+    """The cells of all panels on one scale of colours; groups in as many lines as they need."""
     need()
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    tall = HEIGHT * len(chart.rows)
-    columns = [len(panel.columns) for group in chart.groups for panel in group.panels]
-    inner = WIDTH * sum(columns) + GAP * (len(columns) - 1)
-    inner += (APART - GAP) * (len(chart.groups) - 1)
+    tall = HIGH * len(chart.rows)
     bands = (tall + GAP) * len(chart.bands) - GAP
-    size = (max(LEFT + inner + RIGHT, NARROWEST), TOP + bands + BELOW + FOOT)
+    lines = _lines(chart.groups)
+    size = (WIDTH, HEAD + (TOP + bands + BELOW) * len(lines) + FOOT)
 
     def place(left: float, top: float, wide: float, high: float) -> "Axes":
         bottom = size[1] - top - high
         return figure.add_axes((left / size[0], bottom / size[1], wide / size[0], high / size[1]))
 
     def write(x: float, y: float, text: str, **style: object) -> None:
-        figure.text(x / size[0], 1 - y / size[1], text, **{"va": "center", **style})  # type: ignore[arg-type]
+        style = {"va": "center", "fontsize": TEXT, **style}
+        figure.text(x / size[0], 1 - y / size[1], text, **style)  # type: ignore[arg-type]
 
-    with mpl.rc_context(SETTINGS):
-        figure = Figure(figsize=size)
-        write(0.15, 0.27, chart.title, fontsize=13)
-        write(0.15, TOP - 0.15, chart.corner, color=GREY)
+    def draw_line(groups: Sequence[HeatGroup], top: float) -> None:
+        write(0.08, top - 0.1, chart.corner, color=GREY)
         for b, band in enumerate(chart.bands):
-            write(0.15, TOP + b * (tall + GAP) + tall / 2, band, fontsize=12)
+            write(0.08, top + b * (tall + GAP) + tall / 2, band)
         x = LEFT
-        for group in chart.groups:
+        for group in groups:
             start = x
             for panel in group.panels:
-                wide = WIDTH * len(panel.columns)
-                write(x + wide / 2, TOP - 0.15, panel.title, ha="center", color=GREY)
+                wide = WIDE * len(panel.columns)
+                write(x + wide / 2, top - 0.1, panel.title, ha="center", color=GREY)
                 for b, cells in enumerate(panel.cells):
-                    axes = place(x, TOP + b * (tall + GAP), wide, tall)
+                    axes = place(x, top + b * (tall + GAP), wide, tall)
                     _draw_cells(axes, cells)
                     axes.set_yticks(range(len(chart.rows)), chart.rows if x == LEFT else [])
                     last = b == len(chart.bands) - 1
                     axes.set_xticks(range(len(panel.columns)), panel.columns if last else [])
                 x += wide + GAP
             middle = (start + x - GAP) / 2
-            write(middle, TOP - 0.45, group.heading, ha="center", fontsize=11.5)
-            write(middle, TOP + bands + 0.4, group.label, ha="center")
+            write(middle, top - 0.28, group.heading, ha="center")
+            write(middle, top + bands + 0.27, group.label, ha="center")
             x += APART - GAP
-        _draw_scale(place(LEFT, size[1] - 0.65, 2.4, 0.16), chart.ends)
-        for i, note in enumerate(chart.notes):
-            write(LEFT + 2.9, size[1] - 0.8 + 0.23 * i, note, fontsize=9.5, color=GREY)
+
+    with mpl.rc_context(PRINT):
+        figure = Figure(figsize=size, dpi=DPI)
+        write(0.08, 0.15, chart.title, fontsize=9)
+        for i, groups in enumerate(lines):
+            draw_line(groups, HEAD + (TOP + bands + BELOW) * i + TOP)
+        _draw_scale(place(LEFT, size[1] - 0.45, 1.5, 0.12), chart.ends)
+        for i, note in enumerate(textwrap.wrap(" ".join(chart.notes), 50)):
+            write(LEFT + 1.75, size[1] - 0.67 + 0.14 * i, note, fontsize=SMALL, color=GREY)
     return figure
+
+
+def _lines(groups: Sequence[HeatGroup]) -> list[list[HeatGroup]]:
+    """Each group in the first line that has room for it."""
+    lines: list[list[HeatGroup]] = []
+    for group in groups:
+        wide = [line for line in lines if LEFT + _wide([*line, group]) <= WIDTH]
+        if wide:
+            wide[0].append(group)
+        else:
+            lines.append([group])
+    return lines
+
+
+def _wide(groups: Sequence[HeatGroup]) -> float:
+    panels = [panel for group in groups for panel in group.panels]
+    inner = WIDE * sum(len(panel.columns) for panel in panels) + GAP * (len(panels) - 1)
+    return inner + (APART - GAP) * (len(groups) - 1)
 
 
 def _draw_cells(axes: "Axes", cells: Sequence[Sequence[HeatCell]]) -> None:
@@ -118,15 +139,17 @@ def _draw_cells(axes: "Axes", cells: Sequence[Sequence[HeatCell]]) -> None:
         for c, cell in enumerate(row):
             colour = "white" if abs(logs[r][c]) > math.log(DARK) else "black"
             number = f"{cell.ratio:.2f}"
-            axes.text(c, r - 0.12, number, ha="center", va="center", fontsize=11, color=colour)
-            axes.text(c, r + 0.25, cell.word, ha="center", va="center", fontsize=8, color=colour)
+            axes.text(c, r - 0.2, number, ha="center", va="center", fontsize=TEXT, color=colour)
+            axes.text(
+                c, r + 0.24, cell.word, ha="center", va="center", fontsize=SMALL, color=colour
+            )
             if cell.marked:
                 corner = [(c - 0.46, r - 0.45), (c - 0.31, r - 0.45), (c - 0.46, r - 0.28)]
                 axes.add_patch(Polygon(corner, color=colour, linewidth=0))
             if cell.framed:
                 place = (c - 0.46, r - 0.45)
-                axes.add_patch(Rectangle(place, 0.92, 0.9, fill=False, linewidth=1.4))
-    axes.tick_params(length=0, labelsize=10)
+                axes.add_patch(Rectangle(place, 0.92, 0.9, fill=False, linewidth=1.0))
+    axes.tick_params(length=0, labelsize=SMALL)
     axes.spines[:].set_visible(False)
     for c in range(1, len(cells[0])):
         axes.axvline(c - 0.5, color="white", linewidth=1.5)
@@ -148,7 +171,7 @@ def _draw_scale(axes: "Axes", ends: tuple[str, str]) -> None:
     )
     axes.set_xticks([math.log(tick) for tick in TICKS], [f"{tick:g}" for tick in TICKS])
     axes.set_yticks([])
-    axes.tick_params(length=2, labelsize=9.5)
+    axes.tick_params(length=2, labelsize=SMALL)
     axes.spines[:].set_visible(False)
     for x, text, side in ((0, ends[0], "left"), (1, ends[1], "right")):
-        axes.text(x, 1.3, text, transform=axes.transAxes, ha=side, fontsize=9.5, color=GREY)
+        axes.text(x, 1.3, text, transform=axes.transAxes, ha=side, fontsize=SMALL, color=GREY)

@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from adats.models.core.types import FloatArray
-from adats.plots import COLOURS, GREY, SETTINGS, Chart, draw_chart, draw_legend, need
+from adats.plots import (
+    COLOURS,
+    DPI,
+    GREY,
+    PRINT,
+    SMALL,
+    WIDTH,
+    Chart,
+    draw_chart,
+    draw_legend,
+    need,
+)
 from adats.simulation.learners import label_of
 
 if TYPE_CHECKING:
@@ -14,8 +25,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-LEGEND, COLUMN, LEFT, WIDTH = 0.35, 5.4, 0.95, 4.3  # inches: of the figure, of a column
-TITLE, CHART, GAP, LABELS = 0.55, 2.4, 0.15, 0.6  # and from the top of a row to its end
+LEGEND, COLUMN, LEFT, ACROSS = 0.17, WIDTH / 2, 0.62, 2.03  # inches: a row of it, of a column
+TITLE, CHART, GAP, LABELS = 0.42, 1.3, 0.08, 0.38  # and from the top of a row to its end
 
 
 def pictures_figure(
@@ -32,26 +43,27 @@ def pictures_figure(
     columns = min(columns, len(charts))
     rows = -(-len(charts) // columns)
     tasks, height, width = next(iter(pictures[0].values())).shape
-    sheet = WIDTH * len(pictures[0]) * height / (tasks * width)  # as wide as the chart
+    sheet = ACROSS * len(pictures[0]) * height / (tasks * width)  # as wide as the chart
     row = TITLE + CHART + GAP + sheet + LABELS
-    size = (COLUMN * columns, LEGEND + row * rows)
+    legend = LEGEND * 3  # at most so many rows
+    size = (WIDTH, legend + row * rows)
 
     def place(axes_left: float, top: float, tall: float) -> "Axes":
         bottom = size[1] - top - tall
         return figure.add_axes(
-            (axes_left / size[0], bottom / size[1], WIDTH / size[0], tall / size[1])
+            (axes_left / size[0], bottom / size[1], ACROSS / size[0], tall / size[1])
         )
 
-    with mpl.rc_context(SETTINGS):
-        figure = Figure(figsize=size)
+    with mpl.rc_context(PRINT):
+        figure = Figure(figsize=size, dpi=DPI)
         for i, (chart, shown) in enumerate(zip(charts, pictures, strict=True)):
-            left, top = LEFT + COLUMN * (i % columns), LEGEND + row * (i // columns) + TITLE
+            left, top = LEFT + COLUMN * (i % columns), legend + row * (i // columns) + TITLE
             above = place(left, top, CHART)
-            draw_chart(above, chart)
+            draw_chart(above, chart, letters=40)
             above.set_ylabel("cumulative regret")
             above.set_xticks(range(tasks + 1), labels=[])
             _draw_pictures(place(left, top + CHART + GAP, sheet), shown)
-        draw_legend(figure, "top")
+        draw_legend(figure, loc="upper center")
     return figure
 
 
@@ -74,6 +86,6 @@ def _draw_pictures(axes: "Axes", pictures: Mapping[str, FloatArray]) -> None:
     axes.set_yticks(np.arange(len(rows)) + 0.5, [label_of(agent) for agent in pictures])
     for label, agent in zip(axes.get_yticklabels(), pictures, strict=True):
         label.set_color(COLOURS.get(agent, GREY))
-    axes.tick_params(length=0)
+    axes.tick_params(length=0, labelsize=SMALL)
     axes.spines[:].set_visible(False)
     axes.set_xlabel("task: average picture pulled in round 1")

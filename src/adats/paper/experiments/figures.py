@@ -1,6 +1,7 @@
 """What the experiments draw."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -37,29 +38,30 @@ def _from_zero(values: FloatArray) -> FloatArray:
 
 
 def spread_figure(outcomes: Sequence[Outcome], columns: int) -> "Figure":
-    """A column a problem: what learning σ_0 costs, what a wrong one does, and regret over tasks.
+    """A row a problem: what learning σ_0 costs, what a wrong one does, and regret over tasks.
 
     Of the regrets over tasks those at the paper's σ_0 are shown.
     """
     groups = groupby(outcomes, key=lambda o: o.panel.title.split(", σ_0")[0])
-    problems = {title: list(group) for title, group in groups}
-    rows = [
-        [_ratios(title, note, found, agents) for title, found in problems.items()]
-        for note, agents in (
-            (f"$σ_0$ learned; dashed: {CLOSE:g}", ("ada-grid",)),
-            ("$σ_0$ learned or wrong; log scale", ("ada-grid", "ada-narrow", "ada-broad", "ts")),
-        )
-    ]
-    paper = [chart(o) for o in outcomes if _spread(o) == 0.1]
-    figure = plots.regret_figure([*rows[0], *rows[1], *paper], columns=columns)
-    axes = iter(figure.axes)
-    for row, log in zip(rows, (False, True), strict=True):
-        drawn = [_as_ratios(next(axes), ratios, log) for ratios in row]
+    charts = []
+    for title, group in groups:
+        found = list(group)
+        charts += [
+            _ratios(title, f"σ_0 learned; dashed: {CLOSE:g}", found, ("ada-grid",)),
+            _ratios(title, "σ_0 learned or wrong", found, RATIO_AGENTS),
+            *(replace(chart(o), note="cumulative regret") for o in found if _spread(o) == 0.1),
+        ]
+    figure = plots.regret_figure(charts, columns=columns, label="regret / AdaTS's")
+    for column, log in enumerate((False, True)):
+        pairs = list(zip(figure.axes, charts, strict=True))[column::columns]
+        drawn = [_as_ratios(axes, ratios, log) for axes, ratios in pairs]
         low, high = zip(*(one.get_ylim() for one in drawn), strict=True)
         for one in drawn:
             one.set_ylim(min(low), max(high))
-        drawn[0].set_ylabel("regret / that of AdaTS")
     return figure
+
+
+RATIO_AGENTS = ("ada-grid", "ada-narrow", "ada-broad", "ts")
 
 
 def _spread(outcome: Outcome) -> float:
@@ -81,8 +83,8 @@ def _as_ratios(axes: "Axes", ratios: plots.Chart, log: bool) -> "Axes":
         axes.errorbar(
             *(ratios.x, curve.mean, curve.se),
             fmt="o",
-            markersize=3.5,
-            capsize=2.5,
+            markersize=2.5,
+            capsize=1.5,
             color=line.get_color(),
         )
     axes.axhline(1.0, color=plots.GREY, linewidth=0.8)
@@ -94,5 +96,5 @@ def _as_ratios(axes: "Axes", ratios: plots.Chart, log: bool) -> "Axes":
     axes.set_xlabel("$σ_0$")
     axes.autoscale(axis="y")
     if log:
-        plots.log_ticks(axes, [1, CLOSE, 2, 4, 8])
+        plots.log_ticks(axes, [1, 2, 4, 8])
     return axes

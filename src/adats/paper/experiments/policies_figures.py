@@ -30,7 +30,7 @@ def tasks_figure(outcomes: Sequence[Outcome]) -> "Figure":
         }
         x = np.arange(1.0, o.panel.tasks + 1)
         charts.append(plots.Chart(o.panel.title, _runs(o), x, curves))
-    figure = plots.regret_figure(charts, label="regret of the task", legend="corner")
+    figure = plots.regret_figure(charts, label="regret of the task")
     for axes, drawn in zip(figure.axes, charts, strict=True):
         means = np.concatenate([curve.mean for curve in drawn.curves.values()])
         low, high = max(means.min(), means.max() / 500), means.max()
@@ -52,11 +52,10 @@ def tails_figure(outcomes: Sequence[Outcome]) -> "Figure":
             for agent, share in shares.items()
         }
         charts.append(plots.Chart(o.panel.title, _runs(o), x, curves))
-    figure = plots.regret_figure(charts, label="share of runs above", legend="corner")
+    figure = plots.regret_figure(charts, label="share of runs above", across="total regret")
     for axes in figure.axes:
         axes.set_ylim(0.002, 1)
         axes.axhline(1 - TAIL, color=plots.GREY, linewidth=0.8)
-        axes.set_xlabel("total regret")
         plots.log_ticks(axes, [0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0])
     return figure
 
@@ -67,7 +66,7 @@ def many_figure(outcomes: Sequence[Outcome]) -> "Figure":
         replace(chart(o), title=o.panel.title.rsplit(", ", 1)[0], note=_runs(o))
         for o in of_part("many", outcomes)
     ]
-    return plots.regret_figure(charts, legend="corner")
+    return plots.regret_figure(charts)
 
 
 def _runs(o: Outcome) -> str:

@@ -210,7 +210,6 @@ SIMULATIONS = (
             ),
         ),
         claims=claims.UNKNOWN,
-        columns=4,
         draw=spread_figure,
     ),
 )

@@ -25,16 +25,19 @@ def unit_sphere(rng: Rng, *shape: int) -> FloatArray:
 class LinearProblem(UnknownSpread[LinearMeta]):
     """mu_* ~ N(0, meta_scale² I), theta ~ N(mu_*, task_scale² I), rewards N(aᵀtheta, noise²).
 
-    The arms are drawn from the unit sphere, once a run as in the paper, or anew every round.
+    Scales are numbers, or have one entry a direction; `meta_cov` and `task_cov` are any. The arms
+    are drawn from the unit sphere, once a run as in the paper, or anew every round.
     """
 
     dim: int = 2
     arms: int = 10
-    meta_scale: float = 1.0
-    task_scale: float = 0.1
+    meta_scale: Any = 1.0
+    task_scale: Any = 0.1
     noise: float = 1.0
     redraw: str = "run"  # or "round"
     mu: Any = None  # a fixed mu_*, or None to draw it in every run
+    meta_cov: Any = None  # in place of meta_scale
+    task_cov: Any = None  # in place of task_scale
     name: ClassVar[str] = "linear"
 
     def __post_init__(self) -> None:
@@ -44,18 +47,17 @@ class LinearProblem(UnknownSpread[LinearMeta]):
             raise ValueError(f"redraw must be 'run' or 'round', got {self.redraw!r}")
         self.settle_scales(dim)
 
-    def model(self, task_scale: float) -> LinearMeta:
-        return LinearMeta(
-            np.zeros(self.dim), self.meta_scale**2, task_cov=task_scale**2, noise=self.noise
-        )
+    def model(self, task_scale: float | None = None) -> LinearMeta:
+        spread = self.task_spread() if task_scale is None else task_scale**2
+        return LinearMeta(np.zeros(self.dim), self.meta_spread(), task_cov=spread, noise=self.noise)
 
     def start(self, rng: Rng) -> Start:
-        mu = self.meta_scale * rng.standard_normal(self.dim) if self.mu is None else self.mu
+        mu = self.meta().sample(rng) if self.mu is None else self.mu
         features = unit_sphere(rng, 1, self.arms, self.dim) if self.redraw == "run" else None
         return Start(mu, features)
 
     def instance(self, start: Start, rounds: int, rng: Rng) -> Instance:
-        theta = start.mu + self.task_scale * rng.standard_normal(self.dim)
+        theta = self.around(start.mu, rng.standard_normal(self.dim))
         features = start.features
         if features is None:
             features = unit_sphere(rng, rounds, self.arms, self.dim)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, 
 import numpy as np
 
 from adats.agents.oracles import BestArm, Oracle
-from adats.models import ModelMixture
+from adats.models import GaussianMeta, LinearMeta, ModelMixture
 from adats.models.core import checks
 from adats.models.core.frozen import fill
+from adats.models.core.linalg import psd_factor
 from adats.models.core.types import FloatArray, IntArray, MetaBelief, Rng
 
 M = TypeVar("M", bound=MetaBelief)
@@ -128,36 +129,109 @@ class BuiltInProblem(ABC, Generic[M]):
 
 
 class GaussianRewards(BuiltInProblem[M]):
-    """What problems with Gaussian rewards share: three scales, a fixed or drawn mu_*, noise."""
+    """What problems with Gaussian rewards share: spreads, a fixed or drawn mu_*, noise.
+
+    A scale is a number, or has one entry an arm (a direction of a linear bandit). A covariance,
+    where there is one, takes the place of its scale.
+    """
 
     name: ClassVar[str]
-    meta_scale: float
-    task_scale: float
+    meta_scale: Any
+    task_scale: Any
     noise: float
+    meta_cov: Any = None
+    task_cov: Any = None
 
     def settle_scales(self, size: int) -> None:
         """Put clean values in place of the settings; `size` is that of mu."""
-        clean = {
-            "meta_scale": float(checks.non_negative("meta_scale", self._number("meta_scale"))),
-            "task_scale": float(checks.non_negative("task_scale", self._number("task_scale"))),
-            "noise": float(checks.positive("noise", self._number("noise"))),
+        clean: dict[str, Any] = {
+            "meta_scale": self._scale("meta_scale", size),
+            "task_scale": self._scale("task_scale", size),
+            "noise": float(checks.positive("noise", checks.number("noise", self.noise))),
             "mu": None if self.mu is None else checks.array("mu", self.mu),
         }
         if clean["mu"] is not None and np.shape(clean["mu"]) != (size,):
             raise ValueError(f"mu must have shape ({size},), got {np.shape(clean['mu'])}")
+        for name in ("meta_cov", "task_cov"):
+            if getattr(self, name) is not None:
+                clean[name] = checks.covariance(name, getattr(self, name), size)
         fill(self, **clean)
 
-    def _number(self, name: str) -> float:
-        return checks.number(name, getattr(self, name))
+    def _scale(self, name: str, size: int) -> float | FloatArray:
+        value = getattr(self, name)
+        if not np.ndim(value):
+            return float(checks.non_negative(name, checks.number(name, value)))
+        scale = checks.non_negative(name, value)
+        if scale.shape != (size,):
+            raise ValueError(f"{name} must be a number or have shape ({size},), got {scale.shape}")
+        return scale
+
+    @property
+    def correlated(self) -> bool:
+        """Whether it has covariances, so that its model is a linear one."""
+        return self.meta_cov is not None or self.task_cov is not None
+
+    def meta_spread(self) -> FloatArray | float:
+        """Σ_q, as a linear model takes it."""
+        return _as_cov(self.meta_scale, self.meta_cov)
+
+    def task_spread(self) -> FloatArray | float:
+        """Σ_0, as a linear model takes it."""
+        return _as_cov(self.task_scale, self.task_cov)
+
+    def around(self, mu: FloatArray, normals: FloatArray) -> FloatArray:
+        """The theta of a task, from standard normals."""
+        spread: FloatArray = (
+            self.task_scale * normals if self.task_cov is None else self._task_factor @ normals
+        )
+        return mu + spread
+
+    @cached_property
+    def _task_factor(self) -> FloatArray:
+        return psd_factor(self.task_cov)
 
     def describe(self) -> dict[str, Any]:
-        settings = {"name": self.name, **{f.name: getattr(self, f.name) for f in fields(self)}}  # type: ignore[arg-type]
-        if self.mu is not None:
-            settings["mu"] = self.mu.tolist()
-        return {name: value for name, value in settings.items() if value is not None}
+        settings = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+        for part in ("meta", "task"):
+            if settings.get(f"{part}_cov") is not None:
+                del settings[f"{part}_scale"]
+        known = {name: value for name, value in settings.items() if value is not None}
+        return {"name": self.name} | {
+            name: value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in known.items()
+        }
 
     def reward(self, mean: float, draw: float) -> float:
         return mean + self.noise * draw
+
+
+def _as_cov(scale: FloatArray | float, cov: FloatArray | None) -> FloatArray | float:
+    if cov is not None:
+        return cov
+    return np.diag(scale**2) if isinstance(scale, np.ndarray) else scale**2
+
+
+GaussianModel = GaussianMeta | LinearMeta
+
+
+def arms_model(
+    problem: GaussianRewards[GaussianModel], mean: FloatArray, task_scale: float | None = None
+) -> GaussianModel:
+    """The model of Gaussian arms; where they move together, a linear one whose rows are arms.
+
+    `task_scale` is a σ_0 in place of the problem's own.
+    """
+    noise = problem.noise
+    if problem.correlated:
+        spread = problem.task_spread() if task_scale is None else task_scale**2
+        return LinearMeta(mean, problem.meta_spread(), task_cov=spread, noise=noise)
+    own = problem.task_scale if task_scale is None else task_scale
+    return GaussianMeta(mean, problem.meta_scale, task_scale=own, noise=noise)
+
+
+def arms_rows(problem: GaussianRewards[GaussianModel]) -> FloatArray | None:
+    """The features of arms in that model."""
+    return np.eye(problem.arms)[None] if problem.correlated else None
 
 
 # Candidates for σ_0 in units of σ: from what 200 rounds cannot tell from no spread at all (they
@@ -170,13 +244,15 @@ class UnknownSpread(GaussianRewards[M]):
     """Problems with Gaussian rewards that offer candidates to agents that are not told σ_0."""
 
     @abstractmethod
-    def model(self, task_scale: float) -> M:
-        """The meta-prior if σ_0 were `task_scale`."""
+    def model(self, task_scale: float | None = None) -> M:
+        """The meta-prior, also if σ_0 were `task_scale`."""
 
     def new_meta(self) -> M:
-        return self.model(self.task_scale)
+        return self.model()
 
     def candidates(self, spreads: Sequence[float] = SPREADS) -> ModelMixture:
         """Models that differ in σ_0 alone, equally likely; `spreads` are in units of σ."""
+        if self.correlated:
+            raise ValueError("an agent that is not told σ_0 is for scales, not for covariances")
         models = [self.model(spread * self.noise) for spread in spreads]
         return ModelMixture(np.full(len(models), 1 / len(models)), models)

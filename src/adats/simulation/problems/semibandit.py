@@ -9,18 +9,25 @@ import numpy as np
 
 from adats.agents.exploration import covering_actions
 from adats.agents.oracles import Oracle, ShortestPath, Top
-from adats.models import GaussianMeta
 from adats.models.core import checks
 from adats.models.core.checks import count_of
 from adats.models.core.frozen import fill
 from adats.models.core.types import FloatArray, IntArray, Rng
 from adats.simulation.kernels.registry import Loops, register
-from adats.simulation.problems.problem import GaussianRewards, Instance, Start, padded
+from adats.simulation.problems.problem import (
+    GaussianModel,
+    GaussianRewards,
+    Instance,
+    Start,
+    arms_model,
+    arms_rows,
+    padded,
+)
 
 NO_EDGES = np.zeros((0, 2), dtype=np.intp)
 
 
-class GaussianSets(GaussianRewards[GaussianMeta]):
+class GaussianSets(GaussianRewards[GaussianModel]):
     """What both problems share: Gaussian arms, a set of them a round, one reward an arm."""
 
     @abstractmethod
@@ -33,14 +40,13 @@ class GaussianSets(GaussianRewards[GaussianMeta]):
     def clipped(self, theta: FloatArray) -> FloatArray:
         return theta
 
-    def new_meta(self) -> GaussianMeta:
-        return GaussianMeta(
-            self.meta_mean(), self.meta_scale, task_scale=self.task_scale, noise=self.noise
-        )
+    def new_meta(self) -> GaussianModel:
+        return arms_model(self, self.meta_mean())
 
     def instance(self, start: Start, rounds: int, rng: Rng) -> Instance:
-        theta = start.mu + self.task_scale * rng.standard_normal(self.arms)
-        return Instance(self.clipped(theta), rng.standard_normal((rounds, self.arms)))
+        theta = self.around(start.mu, rng.standard_normal(self.arms))
+        draws = rng.standard_normal((rounds, self.arms))
+        return Instance(self.clipped(theta), draws, arms_rows(self))
 
     def first(self, start: Start) -> IntArray:  # noqa: ARG002
         return self._cover
@@ -59,14 +65,20 @@ def _loops() -> Loops:
 
 @dataclass(frozen=True, eq=False)
 class SemibanditProblem(GaussianSets):
-    """At most `size` of the arms a round, those of the largest means that are not negative."""
+    """At most `size` of the arms a round, those of the largest means that are not negative.
+
+    Scales are numbers, or have one entry an arm. With `meta_cov` or `task_cov` arms move together,
+    which has no compiled loop.
+    """
 
     arms: int = 20
     size: int = 4
-    meta_scale: float = 0.5
-    task_scale: float = 0.1
+    meta_scale: Any = 0.5
+    task_scale: Any = 0.1
     noise: float = 1.0
     mu: Any = None  # a fixed mu_*, or None to draw it in every run
+    meta_cov: Any = None  # in place of meta_scale
+    task_cov: Any = None  # in place of task_scale
     name: ClassVar[str] = "semibandit"
 
     def __post_init__(self) -> None:
@@ -97,8 +109,8 @@ class RoutingProblem(GaussianSets):
     lengths: tuple[float, ...]
     source: int
     target: int
-    meta_scale: float = 0.5
-    task_scale: float = 0.1
+    meta_scale: Any = 0.5
+    task_scale: Any = 0.1
     noise: float = 1.0
     floor: float = 0.05
     mu: Any = None  # a fixed mu_* (minus latencies), or None to draw it in every run
