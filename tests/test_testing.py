@@ -11,6 +11,7 @@ from adats.models import (
     BeliefMixture,
     BetaArms,
     BinaryStats,
+    ClusterMeta,
     CountStats,
     ExponentialArms,
     GaussianArms,
@@ -85,6 +86,12 @@ METAS = [
         [0.5, 0.5], [LinearMeta([0.0, 1.0], 1.0, task_cov=c, noise=0.7) for c in (0.0, SINGULAR)]
     ),
     ModelMixture([0.5, 0.5], [MixtureMeta([0.3, 0.7], COUNTS), MixtureMeta(SEPARATE, COUNTS)]),
+    ClusterMeta([GaussianMeta([m, 1.0], 0.3, task_scale=0.5, noise=1.0) for m in (-1.0, 1.0)]),
+    ClusterMeta(
+        [LinearMeta([m, 1.0], 0.0, task_cov=0.5, noise=1.0) for m in (-1.0, 1.0)],
+        [[0.1, 0.9], [0.5, 0.5], [1.0, 0.0]],
+    ),
+    ClusterMeta([MixtureMeta([0.3, 0.7], BETAS), MixtureMeta(SEPARATE, BETAS)], [0.4, 0.6]),
 ]
 CLICKS = {"mean": [0.0, -1.0], "cov": [[1.0, 0.5], [0.5, 1.0]]}
 NEARLY = [  # models whose digests are approximate, and by how much

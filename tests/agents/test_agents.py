@@ -10,6 +10,7 @@ import adats
 from adats import AdaTS, MetaTS, OracleTS, Top
 from adats.agents.exploration import spanning_arms
 from cases import (
+    ALL,
     CASES,
     CLASSES,
     EDGES,
@@ -203,7 +204,7 @@ def test_only_allowed_arms_are_chosen(kind):
 @pytest.mark.parametrize("kind", GROWING)
 @pytest.mark.parametrize("cls", CLASSES[:3])
 def test_a_new_arm_in_the_middle_is_as_if_it_had_been_there(kind, cls):
-    case, rng = CASES[kind], np.random.default_rng(5)
+    case, rng = ALL[kind], np.random.default_rng(5)
     agent, meta = new(kind, cls), case.meta
     arms = list(agent.arms)
     late = "late" if kind == "named" else len(arms)

@@ -25,7 +25,7 @@ from cases import (
     rewards_of,
 )
 
-ROWS_ONLY = [kind for kind in LATER if LATER[kind].meta.n_features]
+ROWS_ONLY = [k for k in LATER if LATER[k].meta.n_features and "clusters" not in k]
 FIXED = ["click rows", "event rows"]
 
 

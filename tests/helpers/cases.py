@@ -122,6 +122,11 @@ CASES = {
 }
 # of later versions, which the recordings of 0.1.0 do not have
 LATER = {
+    "clusters": Case(adats.ClusterMeta([gaussian(), gaussian([0.0, 0.9, 0.4], scale=0.0)])),
+    "linear clusters": Case(
+        adats.ClusterMeta([linear(), linear(mean=[1.0, 0.0, 0.5])], [0.3, 0.7]),
+        features=lambda _, rng: rng.normal(size=(4, 3)),
+    ),
     "clicks": Case(latent(), reward=click),
     "events": Case(latent(rewards="count", level_scale=0.0), reward=event),
     "click rows": Case(latent_rows(), (("features", ROWS),), reward=click),
@@ -145,6 +150,7 @@ LATER = {
 }
 ALL = CASES | LATER
 GROWING = ["gaussian", "named", "linear", "beta", "beta arms", "poisson", "models", "semi-bandit"]
+GROWING += ["clusters"]
 
 
 def new(kind, cls=AdaTS, seed=0, **options):

@@ -2,6 +2,7 @@
 
 from adats.models.beta.belief import BetaArms
 from adats.models.beta.stats import BinaryStats
+from adats.models.clusters.meta import ClusterMeta
 from adats.models.core.registry import register
 from adats.models.core.stats import ArmStats
 from adats.models.ensemble.belief import BeliefMixture
@@ -23,6 +24,7 @@ __all__ = [
     "BeliefMixture",
     "BetaArms",
     "BinaryStats",
+    "ClusterMeta",
     "CountStats",
     "ExponentialArms",
     "GaussianArms",

@@ -26,6 +26,13 @@ def softmax(log_weights: FloatArray) -> FloatArray:
     return weights
 
 
+def log_sum(logs: FloatArray, axis: int) -> FloatArray:
+    """Log of the sum of exponentials, not all of which are 0: SciPy's takes ten times as long."""
+    top = logs.max(axis=axis, keepdims=True)
+    total: FloatArray = np.log(np.exp(logs - top).sum(axis=axis)) + top.squeeze(axis)
+    return total
+
+
 def draw(weights: FloatArray, rng: Rng) -> IntArray:
     """An index for each column of weights, with its probability."""
     cumulative = weights.cumsum(axis=0)

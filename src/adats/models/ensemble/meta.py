@@ -85,11 +85,7 @@ class ModelMixture(MetaBase[Any, ModelDigest]):
         checked = checks.weights("weights", weights)
         if checked.shape != (len(models),):
             raise ValueError(f"{len(models)} models need as many weights, got {checked.shape}")
-        empties = [model.empty() for model in models]
-        if len({(type(e), e.flat().size) for e in empties}) != 1:
-            raise ValueError("models must have the same kind of rewards and the same arms")
-        if len({m.arms for m in models}) != 1:
-            raise ValueError("models must have the same names of arms")
+        check_alike(models)
         fill(self, log_weights=log_of(checked), models=tuple(models))
 
     # answers of the parts
@@ -269,6 +265,15 @@ class ModelMixture(MetaBase[Any, ModelDigest]):
         logs = from_null(data["log_weights"])
         models = [meta_from_dict(part) for part in data["models"]]
         return evolve(cls(np.exp(logs), models), log_weights=logs)
+
+
+def check_alike(models: Sequence[MetaBelief]) -> None:
+    """Models that are parts of one must be of the same rewards and arms."""
+    empties = [model.empty() for model in models]
+    if len({(type(e), e.flat().size) for e in empties}) != 1:
+        raise ValueError("models must have the same kind of rewards and the same arms")
+    if len({m.arms for m in models}) != 1:
+        raise ValueError("models must have the same names of arms")
 
 
 def _cut(values: FloatArray, sizes: Sequence[int]) -> list[FloatArray]:
