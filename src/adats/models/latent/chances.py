@@ -4,16 +4,14 @@ Over fixed points, each of which stands for a draw of all arms. At a point an ar
 lose: given the other arms it is Gaussian still, so its chance to beat the best of them is known.
 """
 
-from collections.abc import Iterator
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg import lapack
 from scipy.special import ndtr, ndtri
 
-from adats.models.core import linalg
 from adats.models.core.types import FloatArray
 
 POINTS = 2048
@@ -53,58 +51,55 @@ def _points(arms: int) -> Points:
     return points
 
 
-def _shares(laws: Laws) -> Iterator[tuple[FloatArray, FloatArray, Points]]:
-    """Mean and factor of each candidate, with its share of the points."""
-    points = _points(laws.means.shape[1])
-    start = 0
-    for j, end in enumerate(np.rint(np.cumsum(laws.weights) * POINTS).astype(np.intp).tolist()):
+def _factors(laws: Laws) -> tuple[FloatArray, FloatArray, list[int]]:
+    """Means and factors of all candidates, and where the points of each of them end."""
+    covs = laws.covs.copy()
+    diagonal = np.einsum("...ii->...i", covs)
+    diagonal += APART * np.maximum.reduce(diagonal, axis=-1)[:, None] + LEAST_APART
+    means = laws.means - np.maximum.reduce(laws.means, axis=-1)[:, None]
+    ends = np.rint(np.add.accumulate(laws.weights) * POINTS).astype(np.intp)
+    return means, cast(FloatArray, np.linalg.cholesky(covs)), ends.tolist()
+
+
+def _at_points(means: FloatArray, factors: FloatArray, ends: list[int]) -> Points:
+    """A row for each arm: what every point stands for, with the candidate whose point it is."""
+    points = _points(means.shape[1])
+    values = np.empty_like(points)
+    columns, lower = means.astype(np.float32)[..., None], factors.astype(np.float32)
+    for j, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
         if end > start:
-            mean, cov = laws.means[j], laws.covs[j].copy()
-            diagonal = np.einsum("ii->i", cov)
-            diagonal += APART * diagonal.max() + LEAST_APART
-            yield mean - mean.max(), linalg.psd_factor(cov), points[:, start:end]
-        start = end
-
-
-def _beats(gap: Points, variance: FloatArray) -> FloatArray:
-    """The sum over points of the chance that a Gaussian with this mean is above 0."""
-    scale = np.sqrt(variance).astype(np.float32)
-    chances: FloatArray = np.add.reduce(ndtr(gap / scale), axis=-1, dtype=np.float64)
-    return chances
+            np.add(lower[j].dot(points[:, start:end]), columns[j], out=values[:, start:end])
+    return values
 
 
 def best_chance(laws: Laws, arm: int) -> float:
     """That of one arm: within 10 % where it is above 0.01."""
-    total = 0.0
-    for mean, lower, points in _shares(laws):
-        unit = np.zeros(mean.size)
-        unit[arm] = 1.0
-        known, _ = lapack.dtrtrs(lower, unit, 1)
-        variance = 1.0 / known.dot(known)  # given all other arms
-        values = lower.astype(np.float32).dot(points)
-        values += mean[:, None].astype(np.float32)
-        own = values[arm] - (variance * known).astype(np.float32).dot(points)
-        values[arm] = -np.inf
-        total += float(_beats(own - np.maximum.reduce(values), variance))
-    return max(total / POINTS, LEAST)
+    arms = laws.means.shape[1]
+    if arms == 1:
+        return 1.0
+    order = np.arange(arms)
+    order[arm], order[-1] = arms - 1, arm
+    means, factors, ends = _factors(laws.of(order))
+    scale = factors[:, -1, -1].copy()  # of the arm, which is the last now, given all others
+    factors[:, -1, -1] = 0.0
+    values = _at_points(means, factors, ends)
+    gap = values[-1] - np.maximum.reduce(values[:-1])
+    gap /= np.repeat(scale, np.diff(ends, prepend=0)).astype(np.float32)
+    return max(float(np.add.reduce(ndtr(gap), dtype=np.float64)) / POINTS, LEAST)
 
 
 def best_chances(laws: Laws) -> FloatArray:
     """Those of all arms, which sum to 1: within 10 % where they are above 0.01."""
-    total = np.zeros(laws.means.shape[1])
-    for mean, lower, points in _shares(laws):
-        inverse, _ = lapack.dtrtri(lower, 1)
-        variance = 1.0 / (inverse * inverse).sum(axis=0)  # of each arm given all others
-        middle = mean[:, None].astype(np.float32)
-        values = lower.astype(np.float32).dot(points)
-        values += middle
-        own = (lower - variance[:, None] * inverse.T).astype(np.float32).dot(points)
-        own += middle
-        top = np.maximum.reduce(values)
-        wins = values == top
-        values[wins] = -np.inf
-        own -= np.where(wins, np.maximum.reduce(values), top)
-        total += _beats(own, variance[:, None])
-    total = np.maximum(total, LEAST * POINTS)
+    means, factors, ends = _factors(laws)
+    inverse = np.array([lapack.dtrtri(lower, 1)[0] for lower in factors])
+    variance = 1.0 / (inverse * inverse).sum(axis=-2)  # of each arm given all others
+    values = _at_points(means, factors, ends)
+    own = _at_points(means, factors - variance[..., None] * np.swapaxes(inverse, -1, -2), ends)
+    top = np.maximum.reduce(values)
+    wins = values == top
+    np.putmask(values, wins, -np.inf)
+    own -= np.where(wins, np.maximum.reduce(values), top)
+    own /= np.repeat(np.sqrt(variance).astype(np.float32).T, np.diff(ends, prepend=0), axis=1)
+    total = np.maximum(np.add.reduce(ndtr(own), axis=-1, dtype=np.float64), LEAST * POINTS)
     chances: FloatArray = total / total.sum()
     return chances

@@ -144,13 +144,14 @@ class LevelSpread(NamedTuple):
         b, one = sites[1], ones(q.shape[-1])
         about = (b * q - a * mu).dot(one)[..., None]
         mean = q * (mu + gain * about + self.own * b)
-        known, spread = times(cov, a) * gain, times(cov, q)
+        sides = np.empty((*q.shape, 2))
+        sides[..., 0], sides[..., 1] = a, q
+        sides = np.matmul(cov, sides)
+        known, sums = sides[..., 0] * gain, q.dot(one)[..., None]
         level = gain * (1.0 + (a * known).dot(one)[..., None])
-        diagonal = np.einsum("...ii->...i", cov)
-        squares = np.maximum(diagonal - known - known + level, 0.0) * q * q
-        sums = q.dot(one)
-        together = (q * (spread - 2.0 * sums[..., None] * known)).dot(one)
-        together = together + level[..., 0] * sums * sums
+        rest = level - 2.0 * known
+        squares = np.maximum(np.einsum("...ii->...i", cov) + rest, 0.0) * q * q
+        together = (q * (sides[..., 1] + sums * rest)).dot(one)
         return mean, self.own * q + squares, in_common(together, squares)
 
     def covariances(self, sites: FloatArray, cov: FloatArray) -> FloatArray:
