@@ -18,7 +18,7 @@ from adats.models.latent.belief import LatentBelief
 from adats.models.latent.family import FAMILIES
 from adats.models.latent.level import LevelPrior
 from adats.simulation import simulate
-from adats.simulation.kernels import factors, latent, latent_sites, registry
+from adats.simulation.kernels import common, factors, latent, latent_sites, registry
 from adats.simulation.play import compiled_task, index_policy, plain_task
 from adats.simulation.problems import ClicksProblem
 
@@ -74,6 +74,18 @@ def test_exp_and_log1p_are_right_to_the_last_digits():
         assert latent_sites.exp(x) == pytest.approx(math.exp(x), rel=1e-15, abs=0.0)
     for u in np.linspace(0.0, 1.0, 1001) ** 4:
         assert latent_sites.log1p(u) == pytest.approx(math.log1p(u), rel=1e-15, abs=0.0)
+
+
+def test_exp_is_exact_where_a_loop_that_may_add_in_any_order_compiles_it():
+    options = {name: latent_sites.exp.targetoptions[name] for name in ("error_model", "fastmath")}
+    fresh = common.numba.njit(**options)(latent_sites.exp.py_func)  # not compiled yet
+
+    @common.compiled_sums
+    def summed(x):
+        return fresh(x) + 0.0
+
+    for x in (-3.0, -1.8, 0.1, 5.0):
+        assert summed(x) == pytest.approx(math.exp(x), rel=1e-15)
 
 
 # one site

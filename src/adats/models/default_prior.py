@@ -20,6 +20,7 @@ STRENGTHS = (2.0, 5.0, 15.0, 50.0, 150.0, 500.0)  # pulls that the task prior is
 FACTORS = (0.03, 0.1, 0.2, 0.35, 0.6, 1.0, 1.7, 3.0, 5.0, 10.0, 30.0)  # of the typical count
 BASE_SCALE = 2.5  # of the log-odds, or the logarithm, of the base rate
 SPREADS = (0.02, 0.06, 0.2, 0.8)  # candidates for that of tasks
+RARER = 3.0  # how much less likely each of them is than the one before it, for arms
 LEVELS = (0.1, 0.7)  # for that of the level which the arms of a task share
 ARM_SCALE = 0.8  # of arms
 TYPICAL_RATE = 0.12
@@ -118,15 +119,19 @@ def level_prior(
 ) -> LatentMeta:
     """All combinations of these spreads as candidates, around a base rate that may be anything.
 
-    mu_i is a level of all tasks, around the `typical` mean reward, plus the arm's own part.
+    mu_i is a level of all tasks, around the `typical` mean reward, plus the arm's own part. Each of
+    the task scales is less likely than the one before it: that tasks are alike is hard to see in
+    clicks, and that they are not is soon seen.
     """
     own, level = (grid.ravel() for grid in np.meshgrid(task_scales, level_scales))
+    odds = np.tile(RARER ** -np.arange(len(task_scales)), len(level_scales))
     size = len(arms)
     return LatentMeta(
         np.full(size, FAMILIES[rewards].eta(typical)),
         arm_scale**2 * np.eye(size) + BASE_SCALE**2,
         task_scale=own,
         level_scale=level,
+        weights=odds / odds.sum(),
         rewards=rewards,
         arms=tuple(arms),
     )

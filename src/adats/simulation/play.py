@@ -187,10 +187,12 @@ def absorb_and_renew(
     if meta is new:
         return meta
     new = evolve(meta, total=first.total)
-    for i, old in enumerate(absorbed):
-        digest = digested(old)
-        new = new.absorb(digest.message)
-        absorbed[i] = digest.stats
+    absorbed[:] = [digested(old).stats for old in absorbed]
+    if new.row_size:
+        rows = np.array([new.row_of(one) for one in absorbed])
+        return new.absorb(new.digest_many(rows).message_sum)
+    for one in absorbed:
+        new = new.absorb(new.digest(one).message)
     return new
 
 

@@ -1,7 +1,7 @@
 """Clicks and counts with a latent Gaussian theta, under several candidates at once.
 
-Each candidate's posterior is kept as a mean and a factor of the covariance. A reward renews the site of its arm,
-which is a rank-one change; when the pulls have doubled, all sites are renewed.
+Each candidate's posterior is kept as a mean and a factor of the covariance. A reward renews the
+site of its arm, which is a rank-one change; when the pulls have doubled, all sites are renewed.
 """
 
 import math
@@ -47,7 +47,8 @@ def renew(
 
     `room` is two rows to work in.
     """
-    own, moved, v = room[0], room[1], 0.0
+    own, moved = room[0], room[1]
+    v: float = 0.0
     for j in range(k + 1):
         own[j] = upper[j, k]
         v += own[j] * own[j]
@@ -55,7 +56,7 @@ def renew(
     left = max(1.0 - w * v, 1e-12)
     new_w, new_b, log_s = site(counts, n, s, (mean[k] - v * b) / left, v / left, w, b)
     more, shift = new_w - w, new_b - b
-    grown = 1.0 + more * v
+    grown: float = 1.0 + more * v
     move = (shift - more * mean[k]) / grown
     narrow(upper, own, k + 1, more / grown, 1.0 / grown, moved)
     for i in range(mean.size):

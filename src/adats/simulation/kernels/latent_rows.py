@@ -1,7 +1,7 @@
 """Clicks and counts where arms are rows of features, under several candidates at once.
 
-Each candidate's posterior of theta is kept as a mean and a factor of the covariance. A reward renews
-the site of its row, which is a rank-one change; when the pulls have doubled, all are renewed.
+Each candidate's posterior of theta is kept as a mean and a factor of the covariance. A reward
+renews the site of its row, a rank-one change; when the pulls have doubled, all are renewed.
 """
 
 import math

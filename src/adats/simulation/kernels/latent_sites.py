@@ -17,7 +17,7 @@ from adats.models.latent.family import NODES as RATE_NODES
 from adats.models.latent.family import WEIGHTS as RATE_WEIGHTS
 from adats.models.latent.level import LevelPrior
 from adats.models.latent.meta import LatentMeta
-from adats.simulation.kernels.common import compiled, compiled_sums
+from adats.simulation.kernels.common import compiled, compiled_sums, exact
 
 NODES, LOG_WEIGHTS = ep.NODES, ep.LOG_WEIGHTS
 FAR, THIN, WIDE = ep.FAR, ep.THIN, ep.WIDE
@@ -29,7 +29,7 @@ EXP = tuple(1.0 / math.factorial(i) for i in range(13))  # up to ½ log 2, to 2e
 LOG = tuple(2.0 / (2 * i + 1) for i in range(15))  # 2 atanh y / y in powers of y², up to y = 1/3
 
 
-@compiled
+@exact
 def exp(x: float) -> float:
     """2^k exp(r), where the bits of k are shifted to where a float has its exponent."""
     x = min(max(x, LEAST), MOST)
@@ -46,7 +46,7 @@ def exp(x: float) -> float:
     return found
 
 
-@compiled
+@exact
 def log1p(u: float) -> float:
     """Of 0 to 1."""
     y = u / (2.0 + u)
@@ -60,12 +60,12 @@ def log1p(u: float) -> float:
     return y * ((a + b * z4) + (c + d * z4) * (z4 * z4))
 
 
-@compiled
+@exact
 def log_partition_of_clicks(eta: float) -> float:
     return max(eta, 0.0) + log1p(exp(-abs(eta)))
 
 
-@compiled
+@exact
 def log_partition_of_counts(eta: float) -> float:
     return exp(min(eta, LARGEST))
 
@@ -143,12 +143,9 @@ def moments(
 ) -> tuple[float, float, float, float]:
     """Of the cavity times the likelihood: its log at the centre, the sum of the masses in units of
     that, and mean and variance in sd."""
-    found: tuple[float, float, float, float]
     if counts:
-        found = _of_counts(n, s, m, v, centre, sd)
-    else:
-        found = _of_clicks(n, s, m, v, centre, sd)
-    return found
+        return _of_counts(n, s, m, v, centre, sd)  # type: ignore[no-any-return]
+    return _of_clicks(n, s, m, v, centre, sd)  # type: ignore[no-any-return]
 
 
 @compiled
