@@ -160,10 +160,10 @@ SIMULATIONS = (
         title="Semi-bandits: the best arms of many, and routing on a real network",
         about=(
             f"{SHARED} {FORCED} The first two problems pull at most 4 of 20 arms a round, those of "
-            "the largest sampled means that are not negative. In the third, arms are the links of the "
-            "network sndlib/germany50, and a round sends a packet between its two most distant "
-            "nodes; the reward of a link is minus its latency, in units of the mean link, and "
-            "true and sampled latencies are clipped below at 0.05. The paper has no such "
+            "the largest sampled means that are not negative. In the third, arms are the links of "
+            "the network sndlib/germany50, and a round sends a packet between its two most "
+            "distant nodes; the reward of a link is minus its latency, in units of the mean link, "
+            "and true and sampled latencies are clipped below at 0.05. The paper has no such "
             "experiment: the claims below are our own questions."
         ),
         panels=both((_best_arms(0.5), _best_arms(1.0), _routing("sndlib/germany50", 0.5))),
