@@ -77,12 +77,20 @@ def log_log_figure(
     figure = plots.regret_figure(charts, columns=columns, label=label)
     for axes, chart, name in zip(figure.axes, charts, across, strict=True):
         axes.set_xscale("log")
-        axes.set_yscale("log")
         axes.set_xlim(chart.x[0] / 1.1, chart.x[-1] * 1.1)
         means = np.concatenate([curve.mean for curve in chart.curves.values()])
         low, high = means[means > 0].min(), means.max()
         axes.set_ylim(low / 1.5, high * 1.5)
+        plots.log_ticks(axes, _ticks(low / 1.5, high * 1.5))
         axes.set_xticks(chart.x, [f"{x:g}" for x in chart.x])
         axes.set_xticks([], minor=True)
         axes.set_xlabel(name)
     return figure
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """1, 2 and 5 times powers of ten; powers alone over a long range."""
+    steps = (1, 2, 5) if high / low < 1000 else (1,)
+    powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
+    ticks = [step * 10.0**power for power in powers for step in steps]
+    return [tick for tick in ticks if low <= tick <= high]
