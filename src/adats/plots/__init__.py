@@ -233,9 +233,9 @@ def log_ticks(axes: "Axes", ticks: Sequence[float]) -> None:
 
 def symbols(text: str) -> str:
     """With the paper's symbols set as such."""
-    for name in ("σ_q", "σ_0", "μ_*", "θ_s"):
+    for name in ("σ_q", "σ_0", "μ_*", "θ_s", "H_s", "R_δ"):
         text = text.replace(name, f"${name}$")
-    return text
+    return text.replace("H_1:s", "$H_{1:s}$")
 
 
 def rendered(figure: "Figure", kind: Kind) -> bytes:

@@ -67,7 +67,9 @@ def _figure(value: float, se: float) -> str:
 def slopes_note(growths: Mapping[str, Growth]) -> str:
     """The slopes of several, by what they are called."""
     found = {name: growth.slope() for name, growth in growths.items()}
-    return "slopes: " + ", ".join(f"{n} {value:.2f} ± {se:.2f}" for n, (value, se) in found.items())
+    return "slopes: " + ", ".join(
+        f"{n}\u00a0{value:.2f} ± {se:.2f}" for n, (value, se) in found.items()
+    )
 
 
 def log_log_figure(

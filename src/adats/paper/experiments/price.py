@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +20,7 @@ from adats.paper.experiments.report_text import table
 from adats.paper.experiments.simulations import SHARED, gaussian_panel, linear_panel
 from adats.paper.experiments.spec import PanelExperiment
 from adats.simulation.learners import label_of
+from adats.simulation.problems import LinearProblem
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -79,17 +81,23 @@ def _growth(sweep: Sweep, values: FloatArray) -> Growth:
     return Growth(np.array(rounds if len(set(tasks)) == 1 else tasks, dtype=float), values)
 
 
+@lru_cache(maxsize=8)
+def drawn_etas(dim: int, arms: int) -> tuple[float, ...]:
+    """The η of forced exploration, of some sets of arms."""
+    problem, found = LinearProblem(dim, arms), []
+    for i in range(ARM_SETS):
+        start = start_of(problem, 0, i)
+        assert start.features is not None
+        found.append(eta(start.features[0], problem.first(start)[:, 0]))
+    return tuple(found)
+
+
 def bounds(sweep: Sweep) -> list[LinearBound]:
     """Theorem 5 at every size, term by term; for drawn arms the mean over some sets of them."""
-    problem = sweep[0][2].panel.problem()
-    settings = problem.describe()
-    dim = settings.get("dim", settings["arms"])  # Gaussian arms are the Euclidean basis
-    etas = [1.0]
+    settings = sweep[0][2].result.problem
+    dim, etas = settings["arms"], (1.0,)  # Gaussian arms are the Euclidean basis
     if "dim" in settings:
-        starts = [start_of(problem, 0, i) for i in range(ARM_SETS)]
-        firsts = [problem.first(start)[:, 0] for start in starts]
-        rows = [start.features for start in starts]
-        etas = [eta(x[0], first) for x, first in zip(rows, firsts, strict=True) if x is not None]
+        dim, etas = settings["dim"], drawn_etas(settings["dim"], settings["arms"])
 
     def mean(tasks: int, rounds: int) -> LinearBound:
         found = [
