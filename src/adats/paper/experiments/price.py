@@ -95,7 +95,8 @@ def drawn_etas(dim: int, arms: int) -> tuple[float, ...]:
 def bounds(sweep: Sweep) -> list[LinearBound]:
     """Theorem 5 at every size, term by term; for drawn arms the mean over some sets of them."""
     settings = sweep[0][2].result.problem
-    dim, etas = settings["arms"], (1.0,)  # Gaussian arms are the Euclidean basis
+    etas: tuple[float, ...] = (1.0,)
+    dim = settings["arms"]  # Gaussian arms are the Euclidean basis
     if "dim" in settings:
         dim, etas = settings["dim"], drawn_etas(settings["dim"], settings["arms"])
 
