@@ -7,7 +7,6 @@ from importlib.metadata import PackageNotFoundError, version
 from io import BytesIO
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 METADATA = b"adats"  # the key of a Parquet file's record
@@ -15,14 +14,13 @@ METADATA = b"adats"  # the key of a Parquet file's record
 
 def versions() -> dict[str, str]:
     """Of what the figures depend on."""
-    from adats import __version__
-
-    try:
-        numba = version("numba")
-    except PackageNotFoundError:
-        numba = "not installed"
-    python = platform.python_version()
-    return {"adats": __version__, "python": python, "numpy": np.__version__, "numba": numba}
+    found = {"python": platform.python_version()}
+    for name in ("adats", "numpy", "numba"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
 
 
 def parquet_bytes(columns: Mapping[str, NDArray[Any]], record: Mapping[str, Any]) -> bytes:

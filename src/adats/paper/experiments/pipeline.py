@@ -65,7 +65,7 @@ def reproduce(
         if progress is not None:
             progress(label, done, total)
 
-    clocks = [_Clock() for _ in chosen]
+    clocks = [_Stopwatch() for _ in chosen]
     parts = [
         clock.timed(partial(e.parts, RunRequest(options(e), data, progress)))
         for e, clock in zip(chosen, clocks, strict=True)
@@ -97,7 +97,7 @@ def reproduce(
     return out / "report.md"
 
 
-class _Clock:
+class _Stopwatch:
     """Adds up the wall time of what it is told to time."""
 
     def __init__(self) -> None:
