@@ -74,7 +74,7 @@ def test_the_experiments_are_those_of_the_paper_and_three_more():
     own = ["semibandit", "mixture", "unknown-spread"]
     assert list(ALL) == ["synthetic", "gaussian", "linear", *own]
     for experiment in (EXPERIMENTS[name] for name in ALL):
-        assert experiment.runs == 100
+        assert experiment.runs == 1000
         assert len({panel.label for panel in experiment.panels}) == len(experiment.panels)
         assert {(panel.tasks, panel.rounds) for panel in experiment.panels} == {(20, 200)}
 
@@ -91,13 +91,16 @@ def test_the_settings_are_those_of_the_paper():
 
     assert seen("synthetic", "dim", "arms") == {
         *(("gaussian", None, 2, s, first) for s in (0.5, 1.0) for first in (False, True)),
-        ("linear", 2, 10, 1.0, False),
+        *(("linear", 2, 10, 1.0, first) for first in (False, True)),
     }
     assert seen("gaussian", "arms") == {
         ("gaussian", k, s, first) for k in (2, 4, 8) for s in (0.5, 1.0) for first in (False, True)
     }
     assert seen("linear", "dim", "arms") == {
-        ("linear", d, 5 * d, s, False) for d in (2, 4, 8) for s in (0.5, 1.0)
+        ("linear", d, 5 * d, s, first)
+        for d in (2, 4, 8)
+        for s in (0.5, 1.0)
+        for first in (False, True)
     }
     agents = {n: {p.agents for p in EXPERIMENTS[n].panels} for n in ALL}
     assert agents["gaussian"] == agents["linear"] == {WIDTH_AGENTS}
@@ -106,7 +109,7 @@ def test_the_settings_are_those_of_the_paper():
 
 
 def test_total_runs():
-    assert total_steps("synthetic") == 500
+    assert total_steps("synthetic") == 6000
     assert total_steps("gaussian", 10) == 120
     assert total_steps("all", 2) == 2 * sum(len(EXPERIMENTS[n].panels) for n in ALL)
 

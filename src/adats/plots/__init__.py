@@ -57,6 +57,7 @@ DASHES: dict[str, Any] = {
     "flat-ts": DOTS,
     "linear-ts": (0, (1, 2.5)),
 }
+OTHER_DASHES: Any = (MIDDLE, SHORT, BOTH, DOTS)
 GREY = "#595959"
 OTHER = ("#593400", "#7CD29B", "#B28000", "#A9A9A9")  # agents of other names, in turn
 
@@ -147,7 +148,7 @@ def regret_figure(
 
 
 HEIGHTS = {1: 2.6, 2: 1.95, 3: 1.65}  # of a panel, in inches, by the number of columns
-LETTERS = {1: 80, 2: 42, 3: 27}  # in a line of a title
+LETTERS = {1: 80, 2: 38, 3: 27}  # in a line of a title
 
 
 def draw_legend(figure: "Figure", *, loc: Any, at: tuple[float, float] | None = None) -> int:
@@ -186,33 +187,34 @@ def draw_chart(axes: "Axes", chart: Chart, *, letters: int) -> None:
     """Curves with their bands; a line of the title has so many letters."""
     others = [agent for agent in chart.curves if agent not in COLOURS]
     for agent, (mean, se) in chart.curves.items():
-        spare = OTHER[others.index(agent) % len(OTHER)] if agent in others else GREY
-        colour = COLOURS.get(agent, spare)
+        spare = others.index(agent) % len(OTHER) if agent in others else 0
+        colour = COLOURS.get(agent, OTHER[spare])
+        dashes = DASHES.get(agent, OTHER_DASHES[spare] if agent in others else "-")
         axes.fill_between(chart.x, mean - se, mean + se, color=colour, alpha=0.18, linewidth=0)
         axes.plot(
             chart.x,
             mean,
             color=colour,
             linewidth=1.1,
-            linestyle=DASHES.get(agent, "-"),
-            label=label_of(agent),
+            linestyle=dashes,
+            label=symbols(label_of(agent)),
         )
     axes.set_xlim(0, chart.x[-1])
     axes.set_ylim(bottom=0)
     axes.locator_params(axis="x", nbins=5, integer=True)
     axes.locator_params(axis="y", nbins=6)
     axes.tick_params(labelsize=SMALL, width=0.6, length=2.5)
-    note = textwrap.fill(_unbroken(chart.note), letters + 5)
+    note = textwrap.fill(_unbroken(chart.note), letters)
     lines = note.count("\n") + bool(note)
     title = textwrap.fill(_unbroken(chart.title), letters)
-    axes.set_title(_symbols(title), loc="left", fontsize=TEXT, pad=5 + 8.5 * lines)
-    axes.text(0, 1.03, _symbols(note), transform=axes.transAxes, fontsize=SMALL, color=GREY)
+    axes.set_title(symbols(title), loc="left", fontsize=TEXT, pad=5 + 8.5 * lines)
+    axes.text(0, 1.03, symbols(note), transform=axes.transAxes, fontsize=SMALL, color=GREY)
     draw_grid(axes)
 
 
 def _unbroken(text: str) -> str:
-    """With spaces around an equal sign that no line breaks at."""
-    return text.replace(" = ", "\u00a0=\u00a0")
+    """With spaces around signs that no line breaks at."""
+    return text.replace(" = ", "\u00a0=\u00a0").replace(" ± ", "\u00a0±\u00a0")
 
 
 def draw_grid(axes: "Axes", along: Literal["x", "y"] = "y") -> None:
@@ -229,8 +231,11 @@ def log_ticks(axes: "Axes", ticks: Sequence[float]) -> None:
     axes.set_yticks([], minor=True)
 
 
-def _symbols(text: str) -> str:
-    return text.replace("σ_q", "$σ_q$").replace("σ_0", "$σ_0$")
+def symbols(text: str) -> str:
+    """With the paper's symbols set as such."""
+    for name in ("σ_q", "σ_0", "μ_*", "θ_s", "H_s", "R_δ"):
+        text = text.replace(name, f"${name}$")
+    return text.replace("H_1:s", "$H_{1:s}$")
 
 
 def rendered(figure: "Figure", kind: Kind) -> bytes:

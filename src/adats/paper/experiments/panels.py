@@ -9,6 +9,7 @@ import numpy as np
 from adats.models.core.types import FloatArray, IntArray
 from adats.simulation import Result, simulate
 from adats.simulation.problems import Problem
+from adats.simulation.problems.problem import Start
 from adats.simulation.simulate import Agents
 
 POINTS = 20  # of a curve in every task
@@ -42,18 +43,19 @@ class Panel:
     explore_first: bool = False
     delay: int = 0
     detail: Literal["task", "round"] = "round"  # where its curves have points
+    record: bool = False  # keep the arm of every round
     part: str = ""  # of an experiment that has several
     one_run_in: int = 1  # of those that are asked for, where each is dear
     variant: Variant | None = None
 
     @property
     def note(self) -> str:
-        return "each arm pulled once first" if self.explore_first else "no forced exploration"
+        return "forced exploration first" if self.explore_first else "no forced exploration"
 
     @property
     def label(self) -> str:
         """A name that no other panel of the experiment has."""
-        return f"{self.title}; each arm once first" if self.explore_first else self.title
+        return f"{self.title}; forced exploration" if self.explore_first else self.title
 
     def runs(self, asked: int) -> int:
         """How many runs a simulation has if `asked` are asked for."""
@@ -85,6 +87,12 @@ def of_part(part: str, outcomes: Sequence[Outcome]) -> list[Outcome]:
     return [o for o in outcomes if o.panel.part == part]
 
 
+def start_of(problem: Problem, seed: int, run: int) -> Start:
+    """What is drawn once a run, as `simulate` draws it."""
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(run, 0)))
+    return problem.start(rng)
+
+
 def run_panel(
     panel: Panel,
     problem: Problem,
@@ -109,6 +117,7 @@ def run_panel(
             explore_first=panel.explore_first,
             delay=panel.delay,
             detail=panel.detail,
+            record=panel.record,
             engine=engine,
             progress=progress,
         )

@@ -147,4 +147,5 @@ def _timing(outcomes: Sequence[Outcome]) -> str:
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    cells = [[cell.replace("|", "\\|") for cell in line] for line in lines]
+    return "\n".join("| " + " | ".join(line) + " |" for line in cells)

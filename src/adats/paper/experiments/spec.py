@@ -3,7 +3,7 @@
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,7 +23,8 @@ Progress = Callable[[str, int, int], None]  # what is done, how much of it, of h
 Advance = Callable[[int], None]  # how much more is done
 
 
-Drawings = Mapping[str, Callable[[Sequence[Outcome]], "Figure"]]
+Draw = Callable[[Sequence[Outcome]], "Figure"]
+Drawings = Mapping[str, Draw]
 Tables = Mapping[str, Callable[[Sequence[Outcome]], records.Columns]]
 
 
@@ -117,12 +118,14 @@ class Experiment(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class PanelExperiment(Experiment):
-    """The panels of one figure."""
+    """Panels, one figure of them or several, and the regrets of all."""
 
     about: str
     panels: tuple[Panel, ...]
     columns: int = 3
     draw: Callable[[Sequence[Outcome], int], "Figure"] = figures.regret_panels
+    drawings: Mapping[str, tuple[str, Draw]] = field(default_factory=dict)  # captions, and how
+    sections: Callable[[Sequence[Outcome]], Sequence[str]] = lambda _: ()  # before the regrets
 
     def steps(self, runs: int) -> int:
         """Runs over all panels."""
@@ -135,6 +138,8 @@ class PanelExperiment(Experiment):
         ]
 
     def figures(self) -> Drawings:
+        if self.drawings:
+            return {name: draw for name, (_, draw) in self.drawings.items()}
         return {self.name: lambda outcomes: self.draw(outcomes, self.columns)}
 
     def tables(self) -> Tables:
@@ -142,15 +147,25 @@ class PanelExperiment(Experiment):
 
     def report_parts(self, outcomes: Sequence[Outcome]) -> ReportParts:
         first = outcomes[0].result
+        sizes = {(o.result.tasks, o.result.rounds) for o in outcomes}
+        size = f"{first.tasks} tasks, {first.rounds} rounds a task, " if len(sizes) == 1 else ""
         settings = (
-            f"{first.tasks} tasks, {first.rounds} rounds a task, {first.runs} runs, "
+            f"{size}{first.runs} runs, "
             f"seed {first.seed}. Regret is expected regret, summed over tasks and averaged over "
             "runs; the standard error is the standard deviation of the runs over √runs, here and "
             "in the bands of the figure."
         )
-        image = f"![{self.title}]({self.name}.png)"
-        tables = ["## Total regret", report_text.total_regrets(outcomes)]
-        return ReportParts([self.about, settings, image], tables, outcomes, outcomes)
+        captions = {name: caption for name, (caption, _) in self.drawings.items()}
+        images = [
+            f"![{caption}]({name}.png)"
+            for name, caption in (captions or {self.name: self.title}).items()
+        ]
+        tables = [
+            *self.sections(outcomes),
+            "## Total regret",
+            report_text.total_regrets(outcomes),
+        ]
+        return ReportParts([self.about, settings, *images], tables, outcomes, outcomes)
 
 
 def _run(panel: Panel, problem: Problem, options: Options, advance: Advance) -> list[Outcome]:
