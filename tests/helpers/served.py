@@ -99,7 +99,7 @@ class Local:
             except BaseException:
                 self.engine.undo()
                 raise
-            self.store.commit()
+            self.engine.commit()
             return result
 
         return work

@@ -137,7 +137,7 @@ class CommitQueue:
     async def _commit(self) -> None:
         began = time.perf_counter()
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._thread, self.engine.store.commit)
+        await loop.run_in_executor(self._thread, self.engine.commit)
         self.commit_seconds += time.perf_counter() - began
         self.groups += 1
 

@@ -218,7 +218,7 @@ class Service:
         return Reply(StreamedBody(pieces, export.FORMATS[kind], view.close))
 
     def _log_pieces(self, view: ReadView, request: Request, kind: str) -> Iterator[bytes]:
-        return export.log(view, _experiment(view, request), self._engine.store, kind)
+        return export.log(view, _experiment(view, request), kind)
 
     async def _open_control(self, request: Request) -> Action | None:
         """The control action, if the experiment names one and the request leaves it open."""
