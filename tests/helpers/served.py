@@ -13,7 +13,8 @@ import msgspec
 
 from adats.service.engine import Engine
 from adats.service.spec import ExperimentSpec
-from adats.service.stores.sqlite import SQLiteStore
+from adats.service.stores.sqlite import SQLiteReadView, SQLiteStore
+from adats.service.stores.sqlite_check import check_whole
 
 GAUSSIAN = {
     "model": "gaussian",
@@ -67,6 +68,12 @@ def _read(answer):
     content = answer.read()
     plain = answer.headers.get("content-type", "").startswith("application/json")
     return json.loads(content) if plain else content
+
+
+def wrong_in(path):
+    """All that is wrong with a store."""
+    with SQLiteReadView(path) as view:
+        return list(check_whole(view))
 
 
 class Clock:

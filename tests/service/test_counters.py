@@ -10,9 +10,8 @@ import pytest
 from adats.service.answers import report
 from adats.service.counters import DAY, HOUR, HOURS_KEPT, moments
 from adats.service.messages import DecisionRequest, NewArm, RewardRequest
-from adats.service.stores.sqlite_check import check_whole
 from schedules import CASES, TENANT, Play, random_rules, random_schedule
-from served import GAUSSIAN, Local
+from served import GAUSSIAN, Local, wrong_in
 
 WINDOWED = GAUSSIAN | {
     "window": 5000.0,
@@ -50,7 +49,7 @@ def test_counters_are_those_of_the_log_whatever_happens(tmp_path, model):
     play = Play(tmp_path / "x.db", rules, compare=False)
     random_schedule(play, rng, 120, forget=True)
     play.close()
-    assert list(check_whole(tmp_path / "x.db")) == []
+    assert wrong_in(tmp_path / "x.db") == []
 
 
 @pytest.mark.parametrize("size", [3, 40])
@@ -73,7 +72,7 @@ def test_they_are_when_a_commit_has_many_operations(tmp_path, local, size):
         engine.flush()
         engine.commit()
         local.clock.time += float(rng.uniform(0, 2000))
-        assert list(check_whole(tmp_path / "x.db")) == []
+        assert wrong_in(tmp_path / "x.db") == []
     about = report_of(local)
     assert (about.decisions, about.tasks) == (local.meta("x").decisions, local.meta("x").tasks)
 
@@ -162,7 +161,7 @@ def test_a_report_is_of_its_moment_within_an_hour_and_after_days_were_made(local
     newest = max(row.time for row in local.store.decisions(1))
     assert max(spans[DAY]) + DAY <= row_of(local).days_until <= min(spans[HOUR])
     assert newest - HOURS_KEPT - 2 * DAY < row_of(local).days_until <= newest - HOURS_KEPT + DAY
-    assert list(check_whole(local.store.path)) == []
+    assert wrong_in(local.store.path) == []
 
 
 def test_beliefs_are_noted_as_tasks_come_and_every_hour(local):

@@ -20,10 +20,9 @@ from adats.models.core.errors import FileFormatError
 from adats.service.messages import DecisionRequest, RewardRequest
 from adats.service.replay import replay
 from adats.service.stores.sqlite import SQLiteStore
-from adats.service.stores.sqlite_check import check_whole
 from adats.service.stores.sqlite_file import version_at
 from adats.service.stores.sqlite_schema import VERSION
-from served import GAUSSIAN, Clock, Local
+from served import GAUSSIAN, Clock, Local, wrong_in
 
 ASSETS = traces.ASSETS.parent / "stores"
 SEEN = json.loads((ASSETS / "seen.json").read_text())
@@ -70,7 +69,7 @@ def test_a_store_of_each_version_goes_on(old):
         due = [np.nan if x is None else x for x in expected.pop("numbers")]
         np.testing.assert_allclose(numbers, due, rtol=1e-9, atol=1e-9)
         assert seen[name] == expected
-    assert list(check_whole(path)) == []
+    assert wrong_in(path) == []
     if int(version) < VERSION:
         copy = path.with_name(f"x.db-version-{version}")
         assert stat.S_IMODE(copy.stat().st_mode) == 0o600
@@ -141,7 +140,7 @@ def test_what_is_not_ours_is_left_alone(new, statements):
     local.decide("x", DecisionRequest("t0", "another"))
     assert local.meta("x").decisions == 7
     local.close()
-    assert list(check_whole(new)) == []
+    assert wrong_in(new) == []
 
 
 @pytest.mark.parametrize(
@@ -175,7 +174,7 @@ def test_counters_that_are_not_those_of_the_log_are_found(new):
     with closing(sqlite3.connect(new)) as connection, connection:
         kept = connection.execute("DELETE FROM hourly RETURNING decisions").fetchall()
         assert kept
-    found = list(check_whole(new))
+    found = wrong_in(new)
     assert found == ["the counters of experiment 'x' are not those of its log"]
 
 

@@ -18,6 +18,7 @@ MOST_SHOWN = 20  # findings
 def check(db: Db = Path("bandits.db")) -> None:
     """Read all of a store, which may be in use: is it as it was written?"""
     need_service()
+    from adats.service.stores.sqlite import SQLiteReadView
     from adats.service.stores.sqlite_check import check_whole
     from adats.service.stores.sqlite_file import check_file, real_path, version_at
     from adats.service.stores.sqlite_schema import VERSION
@@ -28,7 +29,8 @@ def check(db: Db = Path("bandits.db")) -> None:
         version = version_at(real_path(db))
         if version < VERSION:
             raise ValueError(f"{db} has version {version}; first: adats store upgrade --db {db}")
-        found = list(check_whole(real_path(db)))
+        with SQLiteReadView(db) as view:
+            found = list(check_whole(view))
     for line in found[:MOST_SHOWN]:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     if found:

@@ -48,6 +48,8 @@ from adats.service.spec import arms_of_control, parse
 from adats.service.stores.interface import Action, ExperimentRow, ReadView, Reward
 
 MOST_WAITING = 1000  # requests; more are turned away
+SCRUB_PAUSE = 1.0  # seconds between two looks at some rows of the store
+ERASE_PAUSE = 0.05  # seconds between two looks whether what was forgotten is gone
 REFRESH = 1.0  # seconds until a key that was added or removed is known
 VERBS = ("decide", "reward")  # first in the routes, which are tried one after another
 PARTLY_DAMAGED = "part of the store is damaged; the service's log says it"
@@ -103,11 +105,12 @@ class Service:
     @asynccontextmanager
     async def lifespan(self, _: object) -> AsyncIterator[None]:
         self._queue.start()
-        refresh = asyncio.create_task(self._refresh_keys())
+        beside = [asyncio.create_task(work()) for work in (self._refresh_keys, self._scrub)]
         try:
             yield
         finally:
-            refresh.cancel()
+            for work in beside:
+                work.cancel()
             await self._queue.close()
             self._engine.store.close()
 
@@ -119,6 +122,18 @@ class Service:
                 self.access.renew(await run_in_threadpool(self._read_keys))
             except (StoreError, DamagedStore) as error:
                 log.error("the keys cannot be read: %s", error)
+
+    async def _scrub(self) -> None:
+        """Look at all that is in the store, some rows at a time."""
+        while True:
+            await asyncio.sleep(SCRUB_PAUSE)
+            try:
+                found = await run_in_threadpool(self._engine.store.scrub)
+            except (StoreError, DamagedStore) as error:
+                found = [str(error)]
+            for line in found:
+                log.error("%s", line)
+                self._queue.damage = DamagedStore(line)
 
     def _read_keys(self) -> ApiKeys:
         with self._engine.store.view() as view:
@@ -167,6 +182,8 @@ class Service:
 
     async def forget(self, request: Request) -> Reply:
         await self._do(self._engine.forget, request, request.path["task"])
+        while not self._engine.store.erased:  # somebody reads; every commit tries again
+            await asyncio.sleep(ERASE_PAUSE)
         return Reply(status=204)
 
     async def meta(self, request: Request) -> Reply:

@@ -32,6 +32,7 @@ from adats.service.stores.interface import (
     RewardRow,
     TaskRow,
 )
+from adats.service.stores.sqlite_check import Scrub
 from adats.service.stores.sqlite_file import (
     LOCK_WAIT,
     Witness,
@@ -224,7 +225,8 @@ class SQLiteStore(SQLiteReader):
             self._witness.close()
             raise
         self._write_anyway = self._broken = False
-        self.erased = True  # whether nothing of what was forgotten is left in the log
+        self.erased = True  # nothing of what was forgotten is left in the log
+        self._scrub = Scrub()
         self._new_experiments = 0
 
     def begin(self) -> None:
@@ -374,6 +376,10 @@ class SQLiteStore(SQLiteReader):
 
     def view(self) -> SQLiteReadView:
         return SQLiteReadView(self.path)
+
+    def scrub(self) -> list[str]:
+        with self.view() as view:
+            return self._scrub.step(view)
 
 
 class SQLiteKeys(SQLiteReader):

@@ -7,8 +7,7 @@ slice of a table the entries of its indices are counted, so that no row can be g
 import sqlite3
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adats.service.counters import SEVERAL, tally
 from adats.service.errors import DamagedStore, StoreError
@@ -24,7 +23,9 @@ from adats.service.stores.interface import (
     RewardRow,
     TaskRow,
 )
-from adats.service.stores.sqlite import SQLiteReadView
+
+if TYPE_CHECKING:
+    from adats.service.stores.sqlite import SQLiteReadView
 
 SLICE = 1000  # rows
 
@@ -72,18 +73,16 @@ PARTIAL = {"tasks_by_generation": "generation", "decisions_due": "due"}  # only 
 class Scrub:
     """Looks at a store again and again, some rows at a time."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self) -> None:
         self._place: tuple[str, int] | None = None
         self.rounds = 0  # through all tables
 
-    def step(self, limit: int = SLICE) -> list[str]:
+    def step(self, view: "SQLiteReadView", limit: int = SLICE) -> list[str]:
         """Look at the next slice; what is wrong with it."""
         table, after = self._place or (next(iter(TABLES)), 0)
-        with SQLiteReadView(self._path) as view:
-            found, last = view.look(lambda connection: _slice(connection, table, after, limit))
-            if last is None and table == "experiments":
-                found += _check_sums(view)
+        found, last = view.look(lambda connection: _slice(connection, table, after, limit))
+        if last is None and table == "experiments":
+            found += _check_sums(view)
         if last is not None:
             self._place = (table, last)
             return found
@@ -94,21 +93,20 @@ class Scrub:
         return found
 
 
-def check_whole(path: Path) -> Iterator[str]:
+def check_whole(view: "SQLiteReadView") -> Iterator[str]:
     """All that is wrong with a store, which may be in use."""
-    with SQLiteReadView(path) as view:
-        try:
-            yield from view.look(_integrity)
-            for table in TABLES:
-                last: int | None = 0
-                while last is not None:
-                    look = partial(_slice, table=table, after=last, limit=SLICE)
-                    found, last = view.look(look)
-                    yield from found
-            for row in view.experiments():
-                yield from _check_counters(view, row)
-        except (DamagedStore, StoreError) as error:
-            yield str(error)
+    try:
+        yield from view.look(_integrity)
+        for table in TABLES:
+            last: int | None = 0
+            while last is not None:
+                look = partial(_slice, table=table, after=last, limit=SLICE)
+                found, last = view.look(look)
+                yield from found
+        for row in view.experiments():
+            yield from _check_counters(view, row)
+    except (DamagedStore, StoreError) as error:
+        yield str(error)
 
 
 def _integrity(connection: sqlite3.Connection) -> list[str]:
@@ -173,7 +171,7 @@ def _not_as_many(connection: sqlite3.Connection, table: str, index: str) -> Iter
         yield f"{table} has {counts[0]} rows, {index} {counts[1]}; restore a copy of the store"
 
 
-def _check_sums(view: SQLiteReadView) -> list[str]:
+def _check_sums(view: "SQLiteReadView") -> list[str]:
     """That counters have their checksums, and add up to what their experiments say."""
     found = []
     try:
@@ -189,7 +187,7 @@ def _check_sums(view: SQLiteReadView) -> list[str]:
     return found
 
 
-def _check_counters(view: SQLiteReadView, row: ExperimentRow) -> Iterator[str]:
+def _check_counters(view: "SQLiteReadView", row: ExperimentRow) -> Iterator[str]:
     """That they are those of the log."""
     counts: dict[Bucket, Counts] = {}
     made = counted = 0
