@@ -45,6 +45,7 @@ from adats.service.stores.sqlite_file import (
 
 Values = Sequence[Any] | dict[str, Any]
 T = TypeVar("T")
+TROUBLE = (sqlite3.Error, UnicodeDecodeError)  # the latter for names in messages of the former
 
 _EXPERIMENT = rows.columns(ExperimentRow)
 _TASK = f"experiment, task, {rows.columns(TaskRow)}"
@@ -65,27 +66,27 @@ class SQLiteReader:
     def _run(self, sql: str, values: Values = ()) -> sqlite3.Cursor:
         try:
             return self._connection.execute(sql, values)
-        except sqlite3.Error as error:
+        except TROUBLE as error:
             raise _explained(error) from error
 
     def _all(self, sql: str, values: Values = ()) -> Iterator[Any]:
         try:
             cursor = self._connection.execute(sql, values)
             yield from iter(cursor.fetchone, None)  # a cursor would be closed, maybe too late
-        except sqlite3.Error as error:
+        except TROUBLE as error:
             raise _explained(error) from error
 
     def _one(self, sql: str, values: Values = ()) -> Any:
         try:
             return self._connection.execute(sql, values).fetchone()
-        except sqlite3.Error as error:
+        except TROUBLE as error:
             raise _explained(error) from error
 
     def look(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Whatever a check finds in the connection."""
         try:
             return work(self._connection)
-        except sqlite3.Error as error:
+        except TROUBLE as error:
             raise _explained(error) from error
 
     def experiment(self, tenant: str, name: str) -> ExperimentRow | None:
@@ -412,7 +413,7 @@ class SQLiteKeys(SQLiteReader):
         return found
 
 
-def _explained(error: sqlite3.Error) -> Exception:
+def _explained(error: Exception) -> Exception:
     if isinstance(error, sqlite3.OperationalError) and "decode" not in str(error):
         return StoreError(str(error))  # locked, full, an error of the disk
     return DamagedStore(f"the store is damaged: {error}; restore a copy of it")

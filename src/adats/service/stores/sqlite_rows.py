@@ -70,7 +70,7 @@ def sealed(row: Sequence[Any], start: int = 0) -> list[Any]:
 def _covered(kind: type, values: list[Any]) -> list[Any]:
     """What a checksum covers: places only where there is one that is not 0, as it was before."""
     added = PLACES.get(kind, 0)
-    return values if not added or any(values[-added:]) else values[:-added]
+    return values[:-added] if added and values[-added:] == [0] * added else values
 
 
 def _checked(kind: Any, kept: Kept, what: str, *, name: int, start: int) -> Any:
@@ -176,7 +176,8 @@ def task_from(kept: Kept) -> tuple[str, TaskRow]:
     """Of the columns experiment and task, those of the row, and the checksum."""
     experiment, task, *values, crc = kept
     row = TaskRow(*values)
-    if crc != task_checksum((experiment, task), row):
+    whole = isinstance(row.stats, bytes) and isinstance(row.pending, bytes | None)
+    if not whole or crc != task_checksum((experiment, task), row):
         raise damaged(f"task {task!r}")
     return task, row
 
