@@ -123,7 +123,10 @@ def outcome(db, names, wanted):
 @pytest.mark.parametrize(
     ("hurt", "what"),
     [
-        ("UPDATE decisions SET explored = 1 - explored WHERE decision_id = 'd9'", "is not as written"),
+        (
+            "UPDATE decisions SET explored = 1 - explored WHERE decision_id = 'd9'",
+            "is not as written",
+        ),
         ("UPDATE rewards SET reward = reward + 1 WHERE id = 9", "is not as written"),
         ("UPDATE tasks SET generation = 7 WHERE id = 3", "is not as written"),
         ("UPDATE changes SET kind = 'arm'", "is not as written"),
