@@ -10,6 +10,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -244,10 +245,12 @@ class SQLiteStore(SQLiteReader):
             state = self.task(experiment, task)
             if state is not None:
                 found.tasks[experiment, task] = state
-        for key in {*keys.decisions, *((key.experiment, key.decision_id) for key in keys.rewards)}:
-            row = self.decision(*key)
-            if row is not None:
-                found.decisions[key] = row
+        named = ((key.experiment, key.decision_id) for key in keys.rewards)
+        for key in chain(keys.decisions, named):
+            if key not in found.decisions:
+                row = self.decision(*key)
+                if row is not None:
+                    found.decisions[key] = row
         earlier: dict[DecisionKey, dict[int, RewardRow]] = {}
         for asked in keys.rewards:
             name = (asked.experiment, asked.decision_id)
