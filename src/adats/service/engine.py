@@ -244,10 +244,15 @@ class Engine:
 
     # the ends of windows
 
-    def settle_due(self) -> DamagedStore | None:
+    def has_due(self) -> bool:
+        """Whether there is something to settle."""
+        limit = 1 + len(self._unsettleable)
+        return len(self.store.due(self.now(), limit)) == limit
+
+    def settle_due(self, most: int = MOST_SETTLED) -> DamagedStore | None:
         """Settle decisions whose window is over; of damaged tasks none, and what was found."""
         found = None
-        limit = MOST_SETTLED + len(self._unsettleable)
+        limit = most + len(self._unsettleable)
         due = self.store.due(self.now(), limit)
         self.behind = len(due) == limit
         for decision in due:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from adats.service.clock import SteadyClock, check_clock
 from adats.service.engine import Engine
@@ -58,17 +59,22 @@ def serve(
             store.close()
             raise
         gc.freeze()  # what is there now stays: no need to look at it again and again
-        config = uvicorn.Config(
-            app,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=GRACE,
-        )
         name = f"[{host}]" if ":" in host else host
         announce(f"http://{name}:{listening.getsockname()[1]}")
-        uvicorn.Server(config).run(sockets=[listening])
+        run(app, listening)
+
+
+def run(app: ASGIApp, listening: socket.socket) -> None:
+    """Answer what comes in at the socket, until the process is stopped."""
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=GRACE,
+    )
+    uvicorn.Server(config).run(sockets=[listening])
 
 
 def is_loopback(host: str) -> bool:

@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
+import math
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Concatenate, ParamSpec, TypeVar, cast
+from typing import TypeVar, TypeVarTuple, cast
 
 from starlette.concurrency import run_in_threadpool
 from starlette.convertors import PathConvertor, register_url_convertor
@@ -47,14 +48,15 @@ from adats.service.messages import (
 from adats.service.spec import arms_of_control, parse
 from adats.service.stores.interface import Action, ExperimentRow, ReadView, Reward
 
+LONG = math.inf  # the size of an operation that may take long
 MOST_WAITING = 1000  # requests; more are turned away
 REFRESH = 1.0  # seconds until a key that was added or removed is known
 VERBS = ("decide", "reward")  # first in the routes, which are tried one after another
 PARTLY_DAMAGED = "part of the store is damaged; the service's log says it"
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
-P = ParamSpec("P")
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 log = logging.getLogger("adats.service")
 
@@ -130,7 +132,7 @@ class Service:
         name = request.path["name"]
         if not re.fullmatch(EXPERIMENT_NAME, name):
             raise Invalid("name", "a name has 1 to 100 of A-Z a-z 0-9 . _ -, no . or - first")
-        made, info = await self._do(self._engine.put, request, request.body)
+        made, info = await self._do(self._engine.put, request, request.body, size=LONG)
         return Reply(info, 201 if made else 200)
 
     async def about(self, request: Request) -> Reply:
@@ -153,7 +155,9 @@ class Service:
             if given.decision_id is not None or given.reward is not None:
                 raise Invalid("rewards", "give one reward or a batch of rewards, not both")
             batch = RewardBatchRequest(given.rewards)
-            return Reply(await self._do(self._engine.rewards, request, batch))
+            return Reply(
+                await self._do(self._engine.rewards, request, batch, size=len(given.rewards))
+            )
         for field in ("decision_id", "reward"):
             if getattr(given, field) is None:
                 raise Invalid(field, f"a reward needs {field}")
@@ -166,28 +170,30 @@ class Service:
         return Reply(await self._do(self._engine.task, request, request.path["task"]))
 
     async def forget(self, request: Request) -> Reply:
-        await self._do(self._engine.forget, request, request.path["task"])
+        await self._do(self._engine.forget, request, request.path["task"], size=LONG)
         return Reply(status=204)
 
     async def meta(self, request: Request) -> Reply:
         return Reply(await self._do(self._engine.meta, request))
 
     async def add_arm(self, request: Request) -> Reply:
-        return Reply(await self._do(self._engine.add_arm, request, request.body))
+        return Reply(await self._do(self._engine.add_arm, request, request.body, size=LONG))
 
     async def retire_arm(self, request: Request) -> Reply:
-        return Reply(await self._do(self._engine.retire_arm, request, request.path["arm"]))
+        return Reply(
+            await self._do(self._engine.retire_arm, request, request.path["arm"], size=LONG)
+        )
 
     async def _do(
         self,
-        operation: Callable[Concatenate[str, str, P], T],
+        operation: Callable[[str, str, *Ts], T],
         request: Request,
-        *more: P.args,
-        **named: P.kwargs,
+        *more: *Ts,
+        size: float = 1.0,
     ) -> T:
-        """An operation of the engine on the experiment of a request."""
-        name = request.path["name"]
-        return await self._queue.do(partial(operation, request.tenant, name, *more, **named))
+        """An operation of the engine on the experiment of a request; what may take long is LONG."""
+        owner = request.tenant, request.path["name"]
+        return await self._queue.do(partial(operation, *owner, *more), *owner, size)
 
     # requests that only read what is committed
 

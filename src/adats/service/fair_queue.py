@@ -1,0 +1,94 @@
+"""Whose operation is next: that of whoever has had the least time.
+
+Tenants share the time of the engine evenly, as far as they want it; and the experiments of a tenant
+share what it gets. Time is measured, and paid after it was used: deficit round robin.
+"""
+
+import heapq
+from collections import deque
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+MOST_AWAY = 100  # accounts of those who wait for nothing now
+
+
+class _Line(Generic[T]):
+    """Things that wait under some names, each with an account of time."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[str, T] = {}
+        self._paid: dict[str, float] = {}
+        self._order: list[tuple[float, str]] = []  # a heap; an account may be ahead of it
+        self._now = 0.0  # the least account of those that wait
+
+    def join(self, name: str, thing: T) -> None:
+        """Who was away has not saved up time, and has not lost its debt."""
+        self._paid[name] = max(self._paid.get(name, 0.0), self._now)
+        self.waiting[name] = thing
+        heapq.heappush(self._order, (self._paid[name], name))
+
+    def first(self) -> str:
+        while True:
+            known, name = self._order[0]
+            paid = self._paid[name]
+            if known == paid:
+                self._now = paid
+                return name
+            heapq.heapreplace(self._order, (paid, name))
+
+    def leave(self) -> None:
+        """The first has nothing more that waits. Of those who are away the deepest debts are kept."""
+        del self.waiting[heapq.heappop(self._order)[1]]
+        if len(self._paid) > 2 * (len(self.waiting) + MOST_AWAY):
+            away = (name for name in self._paid if name not in self.waiting)
+            kept = {*self.waiting, *heapq.nlargest(MOST_AWAY, away, self._paid.__getitem__)}
+            self._paid = {name: self._paid[name] for name in kept}
+
+    def pay(self, name: str, seconds: float) -> None:
+        self._paid[name] = max(self._paid.get(name, 0.0), self._now) + seconds
+
+
+class FairQueue(Generic[T]):
+    """Things that wait, by tenant and experiment."""
+
+    def __init__(self) -> None:
+        self._tenants: _Line[_Line[deque[T]]] = _Line()
+        self._experiments: dict[str, _Line[deque[T]]] = {}
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def put(self, tenant: str, experiment: str, thing: T) -> None:
+        line = self._experiments.get(tenant)
+        if line is None:
+            line = self._experiments[tenant] = _Line()
+        if not line.waiting:
+            self._tenants.join(tenant, line)
+        if experiment in line.waiting:
+            line.waiting[experiment].append(thing)
+        else:
+            line.join(experiment, deque((thing,)))
+        self._size += 1
+
+    def first(self) -> T:
+        """What is next; it stays."""
+        line = self._tenants.waiting[self._tenants.first()]
+        return line.waiting[line.first()][0]
+
+    def pop(self) -> T:
+        line = self._tenants.waiting[self._tenants.first()]
+        things = line.waiting[line.first()]
+        thing = things.popleft()
+        if not things:
+            line.leave()
+            if not line.waiting:
+                self._tenants.leave()
+        self._size -= 1
+        return thing
+
+    def pay(self, tenant: str, experiment: str, seconds: float) -> None:
+        """An operation took this long."""
+        self._tenants.pay(tenant, seconds)
+        self._experiments[tenant].pay(experiment, seconds)
