@@ -104,5 +104,5 @@ def test_a_fast_experiment_beside_a_slow_one_keeps_its_part():
     alone = rates(1.0, fast=(8, 2e-4))["fast"]
     beside = rates(1.0, fast=(8, 2e-4), slow=(1, 0.02), slower=(8, 0.02))["fast"]
     both = rates(1.0, fast=(8, 2e-4), slow=(1, 0.02))["fast"]
-    assert both > 0.4 * alone
-    assert beside > 0.25 * alone  # a third of the time, with two others
+    assert both > 0.35 * alone  # half of the time; in turns it would be a tenth
+    assert beside > 0.2 * alone  # a third of it

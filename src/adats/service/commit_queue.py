@@ -24,6 +24,7 @@ T = TypeVar("T")
 
 MOST_IN_GROUP, LONGEST_GROUP = 32, 0.01  # operations, and seconds
 LONG = 0.003  # seconds of an operation that is done alone, in the thread
+ANSWER_TIME = 0.005  # seconds in which a client that was answered asks again
 MOST_COSTS = 10_000  # experiments whose costs are known
 MOST_SETTLED = 200  # decisions in one transaction
 PATIENCE, PAUSE = 1.0, 0.01  # seconds to wait for a lock, and between two tries
@@ -72,6 +73,8 @@ class CommitQueue:
         self._most_waiting = most_waiting
         self._waiting: FairQueue[_Job] = FairQueue()
         self._cost: dict[tuple[str, str], float] = {}  # seconds of an operation, by experiment
+        self._last_short: tuple[str, str] | None = None  # who had the last short operation
+        self._answered_at = 0.0
         self._arrived = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, "commit")
         self._worker: asyncio.Task[None] | None = None
@@ -111,6 +114,7 @@ class CommitQueue:
     async def _work(self) -> None:
         while True:
             if self._waiting:
+                await self._wait_for_others()
                 await self._run_group()
                 await asyncio.sleep(0)  # replies go out, requests come in
             elif self._closing:
@@ -122,6 +126,20 @@ class CommitQueue:
                     await asyncio.wait_for(self._arrived.wait(), pause)
                 except TimeoutError:
                     await self._run_group()
+
+    async def _wait_for_others(self) -> None:
+        """Clients that were just answered will ask again: who has had more time waits for them."""
+        job, owner = self._waiting.first(), self._last_short
+        if owner is None or not self._is_long(job) or self._closing:
+            return
+        while self._waiting.first() is job and self._waiting.has_had_more(job.owner, owner):
+            self._arrived.clear()
+            try:
+                await asyncio.wait_for(
+                    self._arrived.wait(), self._answered_at - time.monotonic() + ANSWER_TIME
+                )
+            except TimeoutError:
+                return
 
     async def _run_group(self, alone: _Job | None = None) -> None:
         """Carry out operations, commit, and reply."""
@@ -145,6 +163,8 @@ class CommitQueue:
         self._charge(group)
         for job, result in zip(group.jobs, group.results, strict=True):
             _reply(job, result)
+        if alone is None and group.jobs:
+            self._last_short, self._answered_at = group.jobs[-1].owner, time.monotonic()
 
     def _kept_waiting(self, alone: _Job | None) -> list[_Job]:
         """Operations of a group that could not even begin."""

@@ -20,7 +20,7 @@ class _Line(Generic[T]):
         self.waiting: dict[str, T] = {}
         self._paid: dict[str, float] = {}
         self._order: list[tuple[float, str]] = []  # a heap; an account may be ahead of it
-        self._now = 0.0  # the least account of those that wait
+        self._now = 0.0  # the account of whose turn it was last
 
     def join(self, name: str, thing: T) -> None:
         """Who was away has not saved up time, and has not lost its debt."""
@@ -33,17 +33,25 @@ class _Line(Generic[T]):
             known, name = self._order[0]
             paid = self._paid[name]
             if known == paid:
-                self._now = paid
                 return name
             heapq.heapreplace(self._order, (paid, name))
 
+    def take(self) -> T:
+        """Of the first: it is its turn."""
+        name = self.first()
+        self._now = self._paid[name]
+        return self.waiting[name]
+
     def leave(self) -> None:
-        """The first has nothing more that waits. Of those who are away the deepest debts are kept."""
+        """The first has nothing more that waits. Of the accounts of others the deepest stay."""
         del self.waiting[heapq.heappop(self._order)[1]]
         if len(self._paid) > 2 * (len(self.waiting) + MOST_AWAY):
             away = (name for name in self._paid if name not in self.waiting)
             kept = {*self.waiting, *heapq.nlargest(MOST_AWAY, away, self._paid.__getitem__)}
             self._paid = {name: self._paid[name] for name in kept}
+
+    def account(self, name: str) -> float:
+        return self._paid.get(name, 0.0)
 
     def pay(self, name: str, seconds: float) -> None:
         self._paid[name] = max(self._paid.get(name, 0.0), self._now) + seconds
@@ -78,8 +86,8 @@ class FairQueue(Generic[T]):
         return line.waiting[line.first()][0]
 
     def pop(self) -> T:
-        line = self._tenants.waiting[self._tenants.first()]
-        things = line.waiting[line.first()]
+        line = self._tenants.take()
+        things = line.take()
         thing = things.popleft()
         if not things:
             line.leave()
@@ -92,3 +100,8 @@ class FairQueue(Generic[T]):
         """An operation took this long."""
         self._tenants.pay(tenant, seconds)
         self._experiments[tenant].pay(experiment, seconds)
+
+    def has_had_more(self, one: tuple[str, str], other: tuple[str, str]) -> bool:
+        """Whether one tenant and experiment has had more time than another, who may be away."""
+        line, i = (self._experiments[one[0]], 1) if one[0] == other[0] else (self._tenants, 0)
+        return line.account(one[i]) > line.account(other[i])
