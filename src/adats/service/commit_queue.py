@@ -233,7 +233,7 @@ class CommitQueue:
         except StoreError:
             raise
         except Exception as error:
-            self._note_damage(error)
+            self.note_damage(error)
             self._settle_at = time.monotonic() + SETTLE_EVERY
             self.engine.undo()
             await self._begin()
@@ -246,7 +246,7 @@ class CommitQueue:
         most = self._most_settled * (2 if took < LONGEST_GROUP / 2 else 1)
         self._most_settled = min(most, MOST_SETTLED) if took < LONGEST_GROUP else max(most // 2, 1)
         if found is not None:
-            self._note_damage(found)
+            self.note_damage(found)
 
     async def _failed(self, error: Exception, jobs: list[_Job]) -> None:
         """Nothing of the group has happened. A fault of one operation is not the others' fault."""
@@ -259,13 +259,13 @@ class CommitQueue:
                 await self._run_group(alone=job)
             return
         elif isinstance(error, DamagedStore):
-            self._note_damage(error)
+            self.note_damage(error)
         else:
             log.error("an operation failed", exc_info=error)
         for job in jobs:
             _reply(job, error)
 
-    def _note_damage(self, error: Exception) -> None:
+    def note_damage(self, error: Exception) -> None:
         """Part of the store cannot be used; the rest goes on."""
         if str(error) != str(self.damage):
             log.error("%s", error, exc_info=None if isinstance(error, DamagedStore) else error)

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 from adats.service.clock import SteadyClock, check_clock
 from adats.service.engine import Engine
 from adats.service.http.app import LOOPBACK, make_app
+from adats.service.http.connections import Connection, Server, allow_files
 from adats.service.keys import ApiKeys
 from adats.service.stores.sqlite import SQLiteStore
 
@@ -68,13 +69,16 @@ def run(app: ASGIApp, listening: socket.socket) -> None:
     """Answer what comes in at the socket, until the process is stopped."""
     config = uvicorn.Config(
         app,
+        http=Connection,
+        ws="none",
         log_level="warning",
         access_log=False,
         server_header=False,
         proxy_headers=False,
         timeout_graceful_shutdown=GRACE,
     )
-    uvicorn.Server(config).run(sockets=[listening])
+    allow_files()
+    Server(config).run(sockets=[listening])
 
 
 def is_loopback(host: str) -> bool:

@@ -102,6 +102,12 @@ class SQLiteReader:
         sql = "SELECT * FROM changes WHERE experiment = ? ORDER BY rowid"
         yield from map(rows.change_from, self._all(sql, (experiment,)))
 
+    def counts(self, experiment: int) -> tuple[int, int, int]:
+        """Tasks, decisions, and decisions with a reward that counts."""
+        tasks = self._one("SELECT count(*) FROM tasks WHERE experiment = ?", (experiment,))
+        sql = "SELECT count(*), count(counted) FROM decisions WHERE experiment = ?"
+        return (*tasks, *self._one(sql, (experiment,)))
+
     def key_rows(self) -> list[KeyRow]:
         return list(map(rows.key_from, self._all("SELECT * FROM keys ORDER BY created")))
 
@@ -284,12 +290,6 @@ class SQLiteStore(SQLiteReader):
             "AND (generation, task) > (?, ?) ORDER BY generation, task LIMIT ?"
         )
         return list(self._all(sql, (experiment, generation, *after, limit)))
-
-    def counts(self, experiment: int) -> tuple[int, int, int]:
-        """Tasks, decisions, and decisions with a reward that counts."""
-        tasks = self._one("SELECT count(*) FROM tasks WHERE experiment = ?", (experiment,))
-        sql = "SELECT count(*), count(counted) FROM decisions WHERE experiment = ?"
-        return (*tasks, *self._one(sql, (experiment,)))
 
     def counted(self, experiment: int, task: str) -> list[DecisionRow]:
         """The decisions of a task whose rewards are in its statistics."""
