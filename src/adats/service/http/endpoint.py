@@ -35,6 +35,7 @@ T = TypeVar("T")
 Json = dict[str, "Json"] | list["Json"] | str | float | bool | None
 
 LARGE = 64_000  # bytes of a body that is parsed in a thread
+MOST_VALUES = 500_000  # in a body: a parser keeps everybody waiting
 SLOWEST = 10.0  # seconds in which a client has to take a piece of a body
 LONGEST_TEXT = 300  # characters of what was sent, in an error
 _WHERE = re.compile(r"(.*?)(?: - at `\$\.?([^`]*)`)?", re.DOTALL)
@@ -148,6 +149,8 @@ class BodyReader(Generic[T]):
 
     def _decode(self, body: bytes) -> T:
         """The body as its type, or `Invalid` with the field."""
+        if len(body) > LARGE and body.count(b",") > MOST_VALUES:
+            raise Invalid(None, f"the body has more than {MOST_VALUES:,} values")
         try:
             return self._decoder.decode(body)
         except msgspec.ValidationError as error:
