@@ -67,6 +67,11 @@ def serve(
 
 def run(app: ASGIApp, listening: socket.socket) -> None:
     """Answer what comes in at the socket, until the process is stopped."""
+    allow_files()
+    server_of(app).run(sockets=[listening])
+
+
+def server_of(app: ASGIApp) -> Server:
     config = uvicorn.Config(
         app,
         http=Connection,
@@ -77,8 +82,7 @@ def run(app: ASGIApp, listening: socket.socket) -> None:
         proxy_headers=False,
         timeout_graceful_shutdown=GRACE,
     )
-    allow_files()
-    Server(config).run(sockets=[listening])
+    return Server(config)
 
 
 def is_loopback(host: str) -> bool:

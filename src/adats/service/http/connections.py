@@ -35,7 +35,9 @@ class Connection(HttpToolsProtocol):
         self.since = self.loop.time()
         if len(self.connections) > MOST_CONNECTIONS:
             waiting = [c for c in _limited(self.connections) if c.part == HEAD]  # this, at least
-            min(waiting, key=lambda connection: connection.since).transport.abort()
+            oldest = min(waiting, key=lambda connection: connection.since)
+            self.connections.discard(oldest)  # it would be counted until it has ended
+            oldest.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)

@@ -246,10 +246,11 @@ class StreamedBody(NamedTuple):
                 await asyncio.wait(
                     (sent, gone, stopped), timeout=SLOWEST, return_when=asyncio.FIRST_COMPLETED
                 )
-                if not sent.done():
-                    sent.cancel()
-                    scope.get("abort", lambda: None)()
                 if not sent.done() or self.stop.is_set():
+                    sent.cancel()
+                    if "abort" in scope:
+                        scope["abort"]()
+                        await gone
                     return
         finally:
             gone.cancel()
