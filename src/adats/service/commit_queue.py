@@ -22,7 +22,7 @@ from adats.service.fair_queue import FairQueue
 P = ParamSpec("P")
 T = TypeVar("T")
 
-MOST_IN_GROUP, LONGEST_GROUP = 32, 0.01  # operations, and seconds
+MOST_IN_GROUP, LONGEST_GROUP = 64, 0.01  # operations, and seconds
 LONG = 0.003  # seconds of an operation that is done alone, in the thread
 ANSWER_TIME = 0.005  # seconds in which a client that was answered asks again
 MOST_COSTS = 10_000  # experiments whose costs are known
