@@ -94,7 +94,7 @@ def fill(path: Path, tasks: int, spec: dict[str, Any] = SPEC) -> None:
     for i in range(ROUNDS * WAITING):
         engine.decide("default", "x", DecisionRequest(f"t{i * 7919 % tasks}", f"r{i + 1}"))
     engine.flush()
-    store.commit()
+    engine.commit()
     store.close()
 
 

@@ -212,12 +212,24 @@ def check_log(db, clients):
             decisions, rewards = list(view.decisions(row.id)), list(view.rewards(row.id))
             _check_decisions(name, decisions, clients)
             _check_rewards(name, decisions, rewards, clients)
-            seqs = [event.seq for event in [*decisions, *rewards]]
-            seqs += [decision.settled for decision in decisions if decision.settled is not None]
-            assert sorted(seqs) == list(range(1, row.version + 1))
+            check_order(row, decisions, rewards)
             agents[name] = told_by_library(decisions)
             check_statistics(view, row, agents[name], decisions)
     return agents
+
+
+def check_order(row, decisions, rewards):
+    """Each commit has events; those of one task in it have places of their own, from 0 on."""
+    tasks = {decision.id: decision.task for decision in decisions}
+    places = defaultdict(list)
+    for event in decisions:
+        places[event.version, event.task].append(event.place)
+        if event.settled is not None:
+            places[event.settled, event.task].append(event.settled_place)
+    for event in rewards:
+        places[event.version, tasks[event.decision]].append(event.place)
+    assert {version for version, _ in places} == set(range(1, row.version + 1))
+    assert all(sorted(own) == list(range(len(own))) for own in places.values())
 
 
 def waits(db):

@@ -55,7 +55,7 @@ def fill(path, decisions):
         engine.decide("default", "x", DecisionRequest(task, f"d{i:06}-{'long' * 20}"))
         engine.reward("default", "x", RewardRequest(f"d{i:06}-{'long' * 20}", 1.0))
     engine.flush()
-    local.store.commit()
+    engine.commit()
     local.close()
 
 

@@ -191,7 +191,7 @@ class CommitQueue:
 
     def _commit(self, group: "_Group") -> None:
         began = time.perf_counter()
-        self.engine.store.commit()
+        self.engine.commit()
         group.commit_seconds = time.perf_counter() - began
 
     def _charge(self, group: "_Group") -> None:

@@ -18,7 +18,15 @@ from adats.models.core.errors import UnknownTask
 from adats.service import answers, export
 from adats.service.commit_queue import CommitQueue
 from adats.service.engine import Engine
-from adats.service.errors import DamagedStore, Invalid, NotFound, StoreError, status_of, text_of
+from adats.service.errors import (
+    Busy,
+    DamagedStore,
+    Invalid,
+    NotFound,
+    StoreError,
+    status_of,
+    text_of,
+)
 from adats.service.field_types import MOST_ARMS
 from adats.service.http import openapi
 from adats.service.http.docs_page import page
@@ -44,16 +52,17 @@ from adats.service.messages import (
     ExperimentList,
     Fallback,
     Health,
-    PriorBelief,
     RewardBatchRequest,
     RewardRequest,
 )
 from adats.service.served_experiment import ServedExperiment
 from adats.service.spec import arms_of_control, parse
-from adats.service.stores.interface import Action, ExperimentRow, ReadView, Reward, Store
+from adats.service.stores.interface import Action, ExperimentRow, ReadView, Reward
 
 LONG = math.inf  # the size of an operation that may take long
 MOST_WAITING = 1000  # requests; more are turned away
+SCRUB_PAUSE = 1.0  # seconds between two looks at some rows of the store
+ERASE_PAUSE = 0.05  # seconds between two looks whether what was forgotten is gone
 REFRESH = 1.0  # seconds until a key that was added or removed is known
 VERBS = ("decide", "reward")  # first in the routes, which are tried one after another
 PARTLY_DAMAGED = "part of the store is damaged; the service's log says it"
@@ -112,11 +121,12 @@ class Service:
     @asynccontextmanager
     async def lifespan(self, _: object) -> AsyncIterator[None]:
         self._queue.start()
-        refresh = asyncio.create_task(self._refresh_keys())
+        beside = [asyncio.create_task(work()) for work in (self._refresh_keys, self._scrub)]
         try:
             yield
         finally:
-            refresh.cancel()
+            for work in beside:
+                work.cancel()
             await self._queue.close()
             self._readers.close()
             self._engine.store.close()
@@ -130,6 +140,17 @@ class Service:
                 self.access.renew(keys)
             except (StoreError, DamagedStore) as error:
                 log.error("the keys cannot be read: %s", error)
+
+    async def _scrub(self) -> None:
+        """Look at all that is in the store, some rows at a time."""
+        while True:
+            await asyncio.sleep(SCRUB_PAUSE)
+            try:
+                found = await self._readers.run(self._engine.store.scrub)
+            except (StoreError, DamagedStore, Busy) as error:
+                found = [str(error)]
+            for line in found:
+                self._queue.note_damage(DamagedStore(line))
 
     # requests that go through the queue
 
@@ -172,6 +193,8 @@ class Service:
         """Nobody reads meanwhile: a view would keep what is forgotten in the log of the store."""
         async with self._readers.none():
             await self._do(self._engine.forget, request, request.path["task"], size=LONG)
+        while not self._engine.store.erased:  # another process reads; every commit tries again
+            await asyncio.sleep(ERASE_PAUSE)
         return Reply(status=204)
 
     async def add_arm(self, request: Request) -> Reply:
@@ -217,7 +240,9 @@ class Service:
             raise NotFound(f"there is no task {task!r}") from None
 
     async def meta(self, request: Request) -> Reply:
-        return await self._read(request, _prior_belief)
+        return await self._read(
+            request, lambda view, row: answers.prior_belief(_at_work(view, row))
+        )
 
     async def report(self, request: Request) -> Reply:
         now = self._engine.now()
@@ -247,7 +272,7 @@ class Service:
             return Reply(StreamedBody(pieces, export.FORMATS[kind], stop, stack.pop_all().aclose))
 
     def _log_pieces(self, view: ReadView, request: Request, kind: str) -> Iterator[bytes]:
-        return export.log(view, _experiment(view, request), self._engine.store, kind)
+        return export.log(view, _experiment(view, request), kind)
 
     async def _open_control(self, request: Request) -> Action | None:
         """The control action, if the experiment names one and the request leaves it open."""
@@ -328,13 +353,7 @@ def _experiment(view: ReadView, request: Request) -> ExperimentRow:
 
 
 def _at_work(view: ReadView, row: ExperimentRow) -> ServedExperiment:
-    return ServedExperiment(parse(row.spec), row, cast(Store, view))  # it only reads
-
-
-def _prior_belief(view: ReadView, row: ExperimentRow) -> PriorBelief:
-    tasks, decisions, rewards = view.counts(row.id)
-    served = _at_work(view, row)
-    return answers.prior_belief(served, tasks=tasks, decisions=decisions, rewards=rewards)
+    return ServedExperiment(parse(row.spec), row, view)
 
 
 def _control(view: ReadView, tenant: str, name: str) -> Action | None:

@@ -36,13 +36,16 @@ class Readers:
 
     async def read(self, work: Callable[[ReadView], T]) -> T:
         """What a short look at the store finds."""
+        return await self.run(lambda: self._look(work))
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """The same, of what opens a view for itself."""
         if self._waiting >= MOST_WAITING:
             raise Busy(f"{self._waiting} requests wait to read")
         self._waiting += 1
         try:
             async with self._viewed():
-                loop = asyncio.get_running_loop()
-                return await loop.run_in_executor(self._threads, self._look, work)
+                return await asyncio.get_running_loop().run_in_executor(self._threads, work)
         finally:
             self._waiting -= 1
 
