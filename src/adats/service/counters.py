@@ -16,6 +16,8 @@ HOURS_KEPT = 14 * DAY  # seconds: what is older is counted by days
 BITS = 1074  # a float is a multiple of 2⁻¹⁰⁷⁴, its square of 2⁻²¹⁴⁸
 SEVERAL = "null"  # the arm of a decision that has several; each of them has a bucket too
 
+NOTHING = Counts()
+
 encode = msgspec.json.Encoder().encode
 
 
@@ -32,11 +34,15 @@ def tally(
 ) -> None:
     """Count a decision as it is; with -1, do not count it any more."""
     for bucket, counts in of_decision(decision, days_until):
-        new = into.get(bucket, Counts()).plus(counts, sign)
-        if any(new):
-            into[bucket] = new
-        else:
+        known = into.get(bucket)
+        if known is None and sign > 0:
+            into[bucket] = counts
+            continue
+        new = (known or NOTHING).plus(counts, sign)
+        if new == NOTHING:
             into.pop(bucket, None)
+        else:
+            into[bucket] = new
 
 
 def of_decision(decision: DecisionRow, days_until: int) -> Iterator[tuple[Bucket, Counts]]:

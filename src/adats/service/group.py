@@ -58,27 +58,29 @@ class Group:
         self._changes = Changes()
         self._tasks: dict[TaskKey, TaskRow | None] = {}
         self._decisions: dict[DecisionKey, DecisionRow | None] = {}
-        self._asked: set[DecisionKey | RewardKey] = set()
+        self._asked: set[RewardKey] = set()
         self._earlier: dict[DecisionKey, _Earlier] = {}
 
     # reading
 
     def load(self, keys: Keys) -> None:
         """Read what is not known yet, all at once."""
-        tasks = {key for key in keys.tasks if key not in self._tasks}
-        decisions = {key for key in keys.decisions if key not in self._decisions}
+        tasks = [key for key in keys.tasks if key not in self._tasks]
+        decisions = [key for key in keys.decisions if key not in self._decisions]
         rewards = [key for key in keys.rewards if _hashable(key) not in self._asked]
         if not (tasks or decisions or rewards):
             return
         found = self._store.load(Keys(tasks, decisions, rewards))
         for task in tasks:
             self._tasks[task] = found.tasks.get(task)
-        for key in decisions | {(key.experiment, key.decision_id) for key in rewards}:
+        for asked in rewards:
+            decisions.append((asked.experiment, asked.decision_id))
+            self._asked.add(_hashable(asked))
+        for key in decisions:
             row = found.decisions.get(key)
             if row is not None and (row.experiment, row.task) in self._changes.forgotten:
                 row = None
             self._decisions.setdefault(key, row)
-        self._asked.update(map(_hashable, rewards))
         for key, several in found.rewards.items():
             made = self._earlier.get(key)
             known = self._earlier[key] = _Earlier()
@@ -119,7 +121,8 @@ class Group:
 
     def decision(self, experiment: int, decision_id: str) -> DecisionRow | None:
         key = (experiment, decision_id)
-        self.load(Keys(decisions=(key,)))
+        if key not in self._decisions:
+            self.load(Keys(decisions=(key,)))
         return self._decisions[key]
 
     def known_decision(self, row: DecisionRow) -> DecisionRow | None:
@@ -152,10 +155,11 @@ class Group:
         key = (row.experiment, row.decision_id)
         old = self._decisions.get(key)
         counts = self._changes.counts
-        if old is None or (old.reward, old.counted) != (row.reward, row.counted):
-            if old is not None:
-                counters.tally(counts, old, days_until, -1)
+        if old is None:
             counters.tally(counts, row, days_until)
+        elif old.reward != row.reward or old.counted != row.counted:
+            counters.tally(counts, row, days_until)
+            counters.tally(counts, old, days_until, -1)
         self._decisions[key] = self._changes.decisions[key] = row
 
     def add_reward(self, decision_id: str, row: RewardRow) -> None:

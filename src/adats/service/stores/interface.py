@@ -131,7 +131,15 @@ class Counts(NamedTuple):
     squares: int = 0  # of the same
 
     def plus(self, other: "Counts", sign: int = 1) -> "Counts":
-        return Counts(*(a + sign * b for a, b in zip(self, other, strict=True)))
+        decisions, explored, rewarded, counted, total, squares = other
+        return Counts(
+            self.decisions + sign * decisions,
+            self.explored + sign * explored,
+            self.rewarded + sign * rewarded,
+            self.counted + sign * counted,
+            self.sum + sign * total,
+            self.squares + sign * squares,
+        )
 
 
 class RewardKey(NamedTuple):

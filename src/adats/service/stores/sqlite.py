@@ -10,6 +10,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -45,6 +46,7 @@ from adats.service.stores.sqlite_file import (
 
 Values = Sequence[Any] | dict[str, Any]
 T = TypeVar("T")
+TROUBLE = (sqlite3.Error, UnicodeDecodeError)  # the latter for names in messages of the former
 
 _EXPERIMENT = rows.columns(ExperimentRow)
 _TASK = f"experiment, task, {rows.columns(TaskRow)}"
@@ -65,27 +67,27 @@ class SQLiteReader:
     def _run(self, sql: str, values: Values = ()) -> sqlite3.Cursor:
         try:
             return self._connection.execute(sql, values)
-        except sqlite3.Error as error:
+        except TROUBLE as error:
             raise _explained(error) from error
 
     def _all(self, sql: str, values: Values = ()) -> Iterator[Any]:
         try:
             cursor = self._connection.execute(sql, values)
             yield from iter(cursor.fetchone, None)  # a cursor would be closed, maybe too late
-        except sqlite3.Error as error:
+        except TROUBLE as error:
             raise _explained(error) from error
 
     def _one(self, sql: str, values: Values = ()) -> Any:
         try:
             return self._connection.execute(sql, values).fetchone()
-        except sqlite3.Error as error:
+        except TROUBLE as error:
             raise _explained(error) from error
 
     def look(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Whatever a check finds in the connection."""
         try:
             return work(self._connection)
-        except sqlite3.Error as error:
+        except TROUBLE as error:
             raise _explained(error) from error
 
     def experiment(self, tenant: str, name: str) -> ExperimentRow | None:
@@ -243,10 +245,12 @@ class SQLiteStore(SQLiteReader):
             state = self.task(experiment, task)
             if state is not None:
                 found.tasks[experiment, task] = state
-        for key in {*keys.decisions, *((key.experiment, key.decision_id) for key in keys.rewards)}:
-            row = self.decision(*key)
-            if row is not None:
-                found.decisions[key] = row
+        named = ((key.experiment, key.decision_id) for key in keys.rewards)
+        for key in chain(keys.decisions, named):
+            if key not in found.decisions:
+                row = self.decision(*key)
+                if row is not None:
+                    found.decisions[key] = row
         earlier: dict[DecisionKey, dict[int, RewardRow]] = {}
         for asked in keys.rewards:
             name = (asked.experiment, asked.decision_id)
@@ -419,7 +423,7 @@ class SQLiteKeys(SQLiteReader):
         return found
 
 
-def _explained(error: sqlite3.Error) -> Exception:
+def _explained(error: Exception) -> Exception:
     if isinstance(error, sqlite3.OperationalError) and "decode" not in str(error):
         return StoreError(str(error))  # locked, full, an error of the disk
     return DamagedStore(f"the store is damaged: {error}; restore a copy of it")

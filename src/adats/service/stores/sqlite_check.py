@@ -1,7 +1,8 @@
 """Whether a store in SQLite is as it was written: all of it at once, or slice by slice.
 
 A slice is some rows of a table: their checksums, and that every index leads to them. After the last
-slice of a table the entries of its indices are counted, so that no row can be gone.
+slice of a table its pages are looked at, and the entries of its indices are counted, so that no row
+can be gone.
 """
 
 import sqlite3
@@ -131,8 +132,7 @@ def _slice(
             found += _not_in_index(connection, table, index, columns, part, (after, limit))
         last = kept[-1][0] if len(kept) == limit else None
         if last is None:
-            for index in what.indices:
-                found += _not_as_many(connection, table, index)
+            found += _structure(connection, table)
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         if isinstance(error, sqlite3.OperationalError) and "decode" not in str(error):
             raise
@@ -160,20 +160,24 @@ def _not_in_index(
         yield f"{lost} rows of {table} are not in {index}; restore a copy of the store"
 
 
-def _not_as_many(connection: sqlite3.Connection, table: str, index: str) -> Iterator[str]:
-    """Whether an index has as many entries as there are rows."""
-    where = f"WHERE {PARTIAL[index]} IS NOT NULL" if index in PARTIAL else ""
-    counts = [
-        connection.execute(f"SELECT count(*) FROM {table} {how} {where}").fetchone()[0]
-        for how in ("NOT INDEXED", f"INDEXED BY {index}")
-    ]
-    if counts[0] != counts[1]:
-        yield f"{table} has {counts[0]} rows, {index} {counts[1]}; restore a copy of the store"
+def _structure(connection: sqlite3.Connection, table: str) -> Iterator[str]:
+    """What is wrong with the pages of a table and of its indices, and with their sizes."""
+    for (line,) in connection.execute(f"PRAGMA quick_check({table})"):
+        if line != "ok":
+            yield f"{table}: {' '.join(line.split())}; restore a copy of the store"
+    for index in TABLES[table].indices if table in TABLES else ():
+        where = f"WHERE {PARTIAL[index]} IS NOT NULL" if index in PARTIAL else ""
+        counts = [
+            connection.execute(f"SELECT count(*) FROM {table} {how} {where}").fetchone()[0]
+            for how in ("NOT INDEXED", f"INDEXED BY {index}")
+        ]
+        if counts[0] != counts[1]:
+            yield f"{table} has {counts[0]} rows, {index} {counts[1]}; restore a copy of the store"
 
 
 def _check_sums(view: "SQLiteReadView") -> list[str]:
     """That counters have their checksums, and add up to what their experiments say."""
-    found = []
+    found = view.look(lambda connection: list(_structure(connection, "hourly")))
     try:
         for row in view.experiments():
             counts = view.counts(row.id)

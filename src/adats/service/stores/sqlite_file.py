@@ -87,7 +87,7 @@ def check_file(path: Path, least: int = 0, *, whole: bool = False) -> int:
                     _check_kind(connection, path)
                     if whole or _size(path) < MOST_FOR_FULL_CHECK:
                         found = [row[0] for row in connection.execute("PRAGMA integrity_check(3)")]
-                    (commits,) = connection.execute("SELECT count FROM commits").fetchone()
+                    commits = _commits(connection)
                     (page,) = connection.execute("PRAGMA page_size").fetchone()
                     if _size(path) % page and not _size(log):
                         found = ["its last page is cut off"]
@@ -105,7 +105,14 @@ def check_file(path: Path, least: int = 0, *, whole: bool = False) -> int:
             f"{path} is damaged: it has {commits} commits, but {least} were acknowledged (is {log} "
             f"whole?); {remedy}; to go on with what is left, remove {path}-witness alone"
         )
-    return int(commits)
+    return commits
+
+
+def _commits(connection: sqlite3.Connection) -> int:
+    counted = connection.execute("SELECT count FROM commits").fetchall()
+    if len(counted) != 1 or not isinstance(counted[0][0], int):
+        raise sqlite3.DatabaseError("its commits are not counted any more")
+    return int(counted[0][0])
 
 
 def open_to_write(path: Path, *, wait: float = 0.0, upgrade: bool = True) -> sqlite3.Connection:

@@ -54,6 +54,10 @@ ADD_CHANGE = insert("changes", ChangeRow._fields)
 ADD_BELIEF = insert("beliefs", BeliefRow._fields)
 ADD_KEY = insert("keys", KeyRow._fields)
 LATER = ("due", "settled", "received", "reward", "counted", "settled_place")  # in a decision
+_ACTION, *_LISTS = (
+    DecisionRow._fields.index(name) - 1 for name in ("action", "propensity", "reward", "counted")
+)
+_LATER = [DecisionRow._fields.index(name) - 1 for name in LATER]
 SAVE_DECISION = f"UPDATE decisions SET {', '.join(f'{f} = ?' for f in LATER)}, crc = ? WHERE id = ?"
 
 
@@ -70,7 +74,7 @@ def sealed(row: Sequence[Any], start: int = 0) -> list[Any]:
 def _covered(kind: type, values: list[Any]) -> list[Any]:
     """What a checksum covers: places only where there is one that is not 0, as it was before."""
     added = PLACES.get(kind, 0)
-    return values if not added or any(values[-added:]) else values[:-added]
+    return values[:-added] if added and values[-added:] == [0] * added else values
 
 
 def _checked(kind: Any, kept: Kept, what: str, *, name: int, start: int) -> Any:
@@ -89,20 +93,18 @@ def damaged(what: str) -> DamagedStore:
 
 
 def decision_to_keep(row: DecisionRow) -> list[Any]:
-    plain = row._replace(
-        action=msgspec.json.encode(row.action).decode(),
-        propensity=to_column(row.propensity),
-        reward=to_column(row.reward),
-        counted=to_column(row.counted),
-    )
-    return sealed(plain, 1)
+    values: list[Any] = list(row[1:])
+    values[_ACTION] = msgspec.json.encode(row.action).decode()
+    for column in _LISTS:
+        if isinstance(values[column], list):
+            values[column] = to_column(values[column])
+    return [*values, checksum(_covered(DecisionRow, values))]
 
 
 def later_part(row: DecisionRow) -> list[Any]:
     """What may change of a decision, for `SAVE_DECISION`."""
-    *values, crc = decision_to_keep(row)
-    named = dict(zip(DecisionRow._fields[1:], values, strict=True))
-    return [*(named[name] for name in LATER), crc, row.id]
+    values = decision_to_keep(row)
+    return [*(values[column] for column in _LATER), values[-1], row.id]
 
 
 def reward_to_keep(row: RewardRow) -> list[Any]:
@@ -144,12 +146,11 @@ def experiment_from(kept: Kept) -> ExperimentRow:
 
 def decision_from(kept: Kept) -> DecisionRow:
     row: DecisionRow = _checked(DecisionRow, kept, "decision", name=3, start=1)
-    return row._replace(
-        action=msgspec.json.decode(row.action),  # type: ignore[arg-type]
-        propensity=_from_column(row.propensity),
-        reward=_from_column(row.reward),
-        counted=_from_column(row.counted),
-    )
+    values: list[Any] = list(row)
+    values[_ACTION + 1] = msgspec.json.decode(values[_ACTION + 1])
+    for column in _LISTS:
+        values[column + 1] = _from_column(values[column + 1])
+    return DecisionRow(*values)
 
 
 def reward_from(kept: Kept) -> RewardRow:
@@ -176,7 +177,8 @@ def task_from(kept: Kept) -> tuple[str, TaskRow]:
     """Of the columns experiment and task, those of the row, and the checksum."""
     experiment, task, *values, crc = kept
     row = TaskRow(*values)
-    if crc != task_checksum((experiment, task), row):
+    whole = isinstance(row.stats, bytes) and isinstance(row.pending, bytes | None)
+    if not whole or crc != task_checksum((experiment, task), row):
         raise damaged(f"task {task!r}")
     return task, row
 
