@@ -103,13 +103,14 @@ class Engine:
             served.flush(self._group, now)
         self._touched.clear()
         self._changes = self._group.changes()
+        self.store.write(self._changes)
         weight = sum(served.weight for served in self._served.values())
         while weight > MEMORY and len(self._served) > 1:
             weight -= self._served.popitem(last=False)[1].weight
 
     def commit(self) -> None:
         """Durable when it returns; it may be called in another thread."""
-        self.store.save(self._changes)
+        self.store.commit(self._changes)
 
     def undo(self) -> None:
         """Nothing since `begin` has happened."""
@@ -288,10 +289,15 @@ class Engine:
 
     # the ends of windows
 
-    def settle_due(self) -> DamagedStore | None:
+    def has_due(self) -> bool:
+        """Whether there is something to settle."""
+        limit = 1 + len(self._unsettleable)
+        return len(self.store.due(self.now(), limit)) == limit
+
+    def settle_due(self, most: int = MOST_SETTLED) -> DamagedStore | None:
         """Settle decisions whose window is over; of damaged tasks none, and what was found."""
         found = None
-        limit = MOST_SETTLED + len(self._unsettleable)
+        limit = most + len(self._unsettleable)
         due = self.store.due(self.now(), limit)
         self.behind = len(due) == limit
         for decision in due:

@@ -292,10 +292,17 @@ class SQLiteStore(SQLiteReader):
 
     def save(self, changes: Changes) -> None:
         """Durable when it returns."""
-        something = bool(changes) or self._write_anyway
-        if something:
+        self.write(changes)
+        self.commit(changes)
+
+    def write(self, changes: Changes) -> None:
+        """What `commit` makes durable: the first part of `save`, without the disk."""
+        if changes or self._write_anyway:
             self._write(changes)
             self._run("UPDATE commits SET count = ?", (self._commits + 1,))
+
+    def commit(self, changes: Changes) -> None:
+        something = bool(changes) or self._write_anyway
         self._run("COMMIT")
         if something:
             self._commits += 1
