@@ -225,7 +225,7 @@ def served() -> Iterator[Row]:
         urls = []
         for i, spec in enumerate(specs):
             path = Path(folder, f"{i}.db")
-            service.fill(path, service.FEW, spec)
+            service.fill(path, service.FEW, service.FEW, spec)
             urls.append(stack.enter_context(service.served(path))[0])
         loads = {
             verb: [

@@ -1,4 +1,4 @@
-"""Conformance checks: the laws that every `Stats`, `Belief` and `MetaBelief` must keep.
+"""Conformance checks: the laws that every `Stats`, `Belief` and `MetaBelief` must keep, and stores.
 
 Call them from the tests of a model of your own. They use the public protocol alone, draw from
 fixed seeds, and raise `AssertionError` saying which law is broken and by how much.
@@ -11,6 +11,7 @@ digests that are kept, such as sums, their order, and forgetting, is exact still
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -168,6 +169,18 @@ def check_meta(
         mu = one.sample(np.random.default_rng(seed))
         conditioned = one.prior_given(mu, design=phis[0]).condition(tasks[0])
         _that("prior_given(sample) conditions", np.isfinite(conditioned.log_evidence), conditioned)
+
+
+def check_store(
+    open_store: Callable[[str], Any], damage: Callable[[str], None] | None = None
+) -> None:
+    """A store of the service keeps what `adats.service.stores.interface` promises.
+
+    `open_store(name)` opens the store of this name; a name that is new has an empty one. Where
+    damage can be found, `damage(name)` changes the state of a task behind the store's back.
+    """
+    checks = import_module("adats.service.stores.conformance")  # needs the service's packages
+    checks.check_store(open_store, damage)
 
 
 def _check_many(meta: MetaBelief, rows: FloatArray, digests: Sequence[Any]) -> None:

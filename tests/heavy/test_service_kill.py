@@ -1,8 +1,9 @@
-"""The service killed forty times under load."""
+"""The service killed two hundred times under load, with all models."""
 
 import pytest
 
 from hammer import (
+    ALL_MODELS,
     Client,
     Connection,
     check_replay,
@@ -15,16 +16,21 @@ from served import process
 
 pytestmark = pytest.mark.heavy
 
+STORES, KILLS = 4, 50  # of each
 
-def test_forty_kills_lose_nothing_that_was_acknowledged(tmp_path, monkeypatch, capsys):
+
+@pytest.mark.parametrize("seed", range(STORES))
+def test_two_hundred_kills_lose_nothing_that_was_acknowledged(tmp_path, monkeypatch, capsys, seed):
     db = tmp_path / "x.db"
-    clients = [Client(number, seed=11) for number in range(16)]
-    kill_often(db, clients, times=40, seed=12)
-    assert cut_off(clients) > 40
-    assert heard(clients) > 4000
+    clients = [Client(number, seed, ALL_MODELS) for number in range(16)]
+    kill_often(
+        db, clients, times=KILLS, seed=seed, experiments=ALL_MODELS, check_every=10, longest=0.2
+    )
+    assert cut_off(clients) > KILLS
+    assert heard(clients) > 20 * KILLS
     with process(db) as service:
         with Connection(service.url) as connection:
             for client in clients:
                 client.ask_all_again(connection)
-        check_service(service, db, clients)
+        check_service(service, db, clients, ALL_MODELS)
     check_replay(db, monkeypatch, capsys)

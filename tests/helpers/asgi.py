@@ -15,13 +15,15 @@ def talk(path, calls, clock=time.time, **options):
     async def run():
         app = make_app(Engine(SQLiteStore(path), clock=clock), hosts=("localhost",), **options)
         async with app.lifespan_context(app):
-            return [await _call(app, *call) for call in calls]
+            return [await send(app, *call) for call in calls]
 
     return asyncio.run(run())
 
 
-async def _call(app, method, path, body=None):
-    content, sent = b"" if body is None else json.dumps(body).encode(), []
+async def send(app, method, path, body=None, *, parsed=True):
+    """Status and JSON, or text; a body of bytes goes as it is."""
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    content, sent = b"" if body is None else content, []
     headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
     headers.append((b"content-length", str(len(content)).encode()))
     scope = {
@@ -33,13 +35,19 @@ async def _call(app, method, path, body=None):
         "headers": headers,
     }
 
-    async def receive():
-        return {"type": "http.request", "body": content, "more_body": False}
+    waiting = [{"type": "http.request", "body": content, "more_body": False}]
 
-    async def send(message):
+    async def receive():
+        if not waiting:
+            await asyncio.Event().wait()  # the client stays
+        return waiting.pop()
+
+    async def keep(message):
         sent.append(message)
 
-    await app(scope, receive, send)
+    await app(scope, receive, keep)
+    if not parsed:
+        return sent[0]["status"], None
     answer = b"".join(message.get("body", b"") for message in sent)
     if dict(sent[0]["headers"]).get(b"content-type") == b"application/json":
         return sent[0]["status"], json.loads(answer)

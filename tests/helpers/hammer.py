@@ -25,6 +25,22 @@ EXPERIMENTS = {
     "later": GAUSSIAN
     | {"window": WINDOW, "default_reward": DEFAULT, "apply": "at_window_end", "seed": 9},
 }
+ARMS = {"arms": ["a", "b", "c"]}
+OTHER_MODELS = {
+    "clicks": {"model": "binary", **ARMS, "prior": {"default": {}}, "seed": 10},
+    "counts": {"model": "count", **ARMS, "prior": {"default": {}}, "seed": 11},
+    "lists": GAUSSIAN | {"model": "semi-bandit", "size": 2, "exactly": True, "seed": 12},
+    "features": {
+        "model": "linear",
+        "dim": 2,
+        **ARMS,
+        "features": [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]],
+        "noise": 1.0,
+        "prior": {"given": {"mean": 0.0, "cov": 1.0, "task_cov": 0.5}},
+        "seed": 13,
+    },
+}
+ALL_MODELS = EXPERIMENTS | OTHER_MODELS
 TASKS = 12
 CUT_OFF = (OSError, http.client.HTTPException)
 
@@ -59,8 +75,9 @@ class Connection:
 class Client:
     """Sends decisions and rewards, and keeps what it sent and what was acknowledged."""
 
-    def __init__(self, number, seed):
+    def __init__(self, number, seed, experiments=EXPERIMENTS):
         self._rng = random.Random(f"{seed}-{number}")
+        self._experiments = list(experiments)
         self._number = number
         self.asked = {}  # decision_id: experiment and task
         self.answers = {}  # decision_id: the answer
@@ -83,7 +100,7 @@ class Client:
 
     def _ask(self, connection):
         decision_id = f"{self._number}-{len(self.asked)}"
-        name = self._rng.choice(list(EXPERIMENTS))
+        name = self._rng.choice(self._experiments)
         self.asked[decision_id] = (name, f"t{self._rng.randrange(TASKS)}")
         self._send_ask(connection, decision_id)
 
@@ -103,13 +120,21 @@ class Client:
             decision_id = self._rng.choice(list(self.answers))
             name, _task = self.asked[decision_id]
             reward_id = f"r{self._rng.randrange(3)}" if name == "more" else None
-            reward = self.sent.get((decision_id, reward_id), self._rng.gauss(0.0, 1.0))
-            fresh[decision_id, reward_id] = reward
+            known = self.sent.get((decision_id, reward_id))
+            fresh[decision_id, reward_id] = self._reward(decision_id) if known is None else known
         self.sent |= fresh
         self._send_tell(connection, list(fresh))
 
+    def _reward(self, decision_id):
+        """One that the model of the experiment takes."""
+        name = self.asked[decision_id][0]
+        if name == "lists":
+            return [self._rng.gauss(0.0, 1.0) for _ in self.answers[decision_id]["action"]]
+        whole = {"clicks": 1, "counts": 5}.get(name)
+        return self._rng.gauss(0.0, 1.0) if whole is None else float(self._rng.randint(0, whole))
+
     def _send_tell(self, connection, keys):
-        for name in EXPERIMENTS:
+        for name in self._experiments:
             own = [key for key in keys if self.asked[key[0]][0] == name]
             rewards = [
                 {"decision_id": key[0], "reward": self.sent[key], "reward_id": key[1]}
@@ -146,8 +171,8 @@ def _good(answer):
     return body
 
 
-def start(url):
-    for name, spec in EXPERIMENTS.items():
+def start(url, experiments=EXPERIMENTS):
+    for name, spec in experiments.items():
         assert call(f"{url}/v1/experiments/{name}", "PUT", spec)[0] in (200, 201)
 
 
@@ -187,37 +212,52 @@ def cut_off(clients):
     return asked + sum(len(client.sent) - len(client.heard) for client in clients)
 
 
-def kill_often(db, clients, *, times, seed):
-    """Kill the service under load again and again; after each start the store is looked at."""
+def kill_often(db, clients, *, times, seed, experiments=EXPERIMENTS, check_every=1, longest=0.4):
+    """Kill the service under load again and again; after some starts the store is looked at."""
     rng = random.Random(seed)
-    for _ in range(times):
+    for i in range(times):
         with process(db) as service:
-            start(service.url)
-            check_service(service, db, clients)
+            start(service.url, experiments)
+            if i % check_every == 0:
+                check_service(service, db, clients, experiments)
             known = heard(clients)
             with loaded(service.url, clients):
                 wait_for(lambda before=known: heard(clients) > before)
-                time.sleep(rng.uniform(0.0, 0.4))  # the moment is the point
+                time.sleep(rng.uniform(0.0, longest))  # the moment is the point
                 service.process.kill()
             assert heard(clients) > known
-        check_log(db, clients)
+        if i % check_every == 0:
+            check_log(db, clients, experiments)
 
 
-def check_log(db, clients):
+def check_log(db, clients, experiments=EXPERIMENTS):
     """What was acknowledged is in the store, what is there was sent; the library told the same."""
     agents = {}
     with SQLiteReadView(db) as view:
-        for name in EXPERIMENTS:
+        for name in experiments:
             row = view.experiment("default", name)
             decisions, rewards = list(view.decisions(row.id)), list(view.rewards(row.id))
             _check_decisions(name, decisions, clients)
             _check_rewards(name, decisions, rewards, clients)
-            seqs = [event.seq for event in [*decisions, *rewards]]
-            seqs += [decision.settled for decision in decisions if decision.settled is not None]
-            assert sorted(seqs) == list(range(1, row.version + 1))
-            agents[name] = told_by_library(decisions)
-            check_statistics(view, row, agents[name], decisions)
+            check_order(row, decisions, rewards)
+            if name in EXPERIMENTS:
+                agents[name] = told_by_library(decisions)
+                check_statistics(view, row, agents[name], decisions)
     return agents
+
+
+def check_order(row, decisions, rewards):
+    """Each commit has events; those of one task in it have places of their own, from 0 on."""
+    tasks = {decision.id: decision.task for decision in decisions}
+    places = defaultdict(list)
+    for event in decisions:
+        places[event.version, event.task].append(event.place)
+        if event.settled is not None:
+            places[event.settled, event.task].append(event.settled_place)
+    for event in rewards:
+        places[event.version, tasks[event.decision]].append(event.place)
+    assert {version for version, _ in places} == set(range(1, row.version + 1))
+    assert all(sorted(own) == list(range(len(own))) for own in places.values())
 
 
 def waits(db):
@@ -266,8 +306,8 @@ def _check_rewards(name, decisions, rewards, clients):
             assert row.counted == (None if row.settled is None else [*held, DEFAULT][0])
         else:
             assert (row.counted is None) == (not own)
-            amount = sum(reward.reward for reward in own)
-            assert not own or math.isclose(row.counted, amount, rel_tol=1e-12, abs_tol=1e-12)
+            amount = np.sum([reward.reward for reward in own], axis=0)
+            assert not own or np.allclose(row.counted, amount, rtol=1e-12, atol=1e-12)
 
 
 def told_by_library(decisions, spec=GAUSSIAN):
@@ -303,10 +343,10 @@ def check_statistics(view, row, agent, decisions):
         assert not agent.tasks
 
 
-def check_service(service, db, clients):
+def check_service(service, db, clients, experiments=EXPERIMENTS):
     """The log, and that the posteriors which the service gives are those of the library."""
     wait_for(lambda: not waits(db))
-    agents = check_log(db, clients)
+    agents = check_log(db, clients, experiments)
     with Connection(service.url) as connection:
         for name, agent in agents.items():
             for task in agent.tasks:

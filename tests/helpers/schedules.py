@@ -567,7 +567,7 @@ class Play:
         found = [r.code if isinstance(r, RefusedReward) else r.status for r in result.results]
         assert found == codes
         assert result.refused == sum(isinstance(code, int) for code in codes)
-        self._moved(name, sum(code in STORED for code in codes))
+        self._moved(name, any(code in STORED for code in codes))  # one commit
 
     def _expect(self, name, tell):
         book = self.books[name]
@@ -694,7 +694,7 @@ class Play:
         except BaseException:
             engine.undo()
             raise
-        self.local.store.commit()
+        self.local.engine.commit()
         return result
 
     def _moved(self, name, by=1):

@@ -13,7 +13,8 @@ import msgspec
 
 from adats.service.engine import Engine
 from adats.service.spec import ExperimentSpec
-from adats.service.stores.sqlite import SQLiteStore
+from adats.service.stores.sqlite import SQLiteReadView, SQLiteStore
+from adats.service.stores.sqlite_check import check_whole
 
 GAUSSIAN = {
     "model": "gaussian",
@@ -69,6 +70,12 @@ def _read(answer):
     return json.loads(content) if plain else content
 
 
+def wrong_in(path):
+    """All that is wrong with a store."""
+    with SQLiteReadView(path) as view:
+        return list(check_whole(view))
+
+
 class Clock:
     """Time stands still until it is moved."""
 
@@ -99,7 +106,7 @@ class Local:
             except BaseException:
                 self.engine.undo()
                 raise
-            self.store.commit()
+            self.engine.commit()
             return result
 
         return work

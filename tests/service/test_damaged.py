@@ -217,10 +217,10 @@ def test_every_page_that_is_zeroed_is_found_out(whole, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("sql", "what"),
     [
-        ("PRAGMA user_version = 4", "has version 4"),
+        ("PRAGMA user_version = 5", "has version 5"),
         ("PRAGMA application_id = 7", "not a store of adats"),
-        ("PRAGMA user_version = 1", "its tables are not as they were made"),
-        ("DROP INDEX decisions_by_name", "its tables are not as they were made"),
+        ("PRAGMA user_version = 1", "its column decisions.seq is not as it was made"),
+        ("DROP INDEX decisions_by_name", "its index decisions_by_name is not as it was made"),
         ("UPDATE commits SET count = 3", "41 were acknowledged"),
     ],
 )

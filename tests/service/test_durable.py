@@ -42,10 +42,12 @@ class Lazy(sqlite.SQLiteStore):
         if not self._connection.in_transaction:
             super().begin()
 
-    def commit(self):
+    def save(self, changes):
         Lazy.commits += 1
         if Lazy.commits < 10:
-            super().commit()
+            super().save(changes)
+        else:
+            self._write(changes)
 
 sqlite.SQLiteStore = Lazy
 """
@@ -126,10 +128,10 @@ class Failing(SQLiteStore):
 
     when = None
 
-    def commit(self):
+    def save(self, changes):
         if self.when == "before":
             raise StoreError("disk I/O error")
-        super().commit()
+        super().save(changes)
         if self.when == "after":
             raise StoreError("disk I/O error")
 

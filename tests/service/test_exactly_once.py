@@ -173,8 +173,11 @@ def test_every_moment_that_a_reader_sees_is_consistent(service, monkeypatch, cap
                 row = view.experiment("default", name)
                 decisions = list(view.decisions(row.id))
                 check_statistics(view, row, told_by_library(decisions), decisions)
-                received = sum(decision.received for decision in decisions)
-                assert row.version == len(decisions) + received
+                counted = sum(decision.counted is not None for decision in decisions)
+                assert (row.decisions, row.counted) == (len(decisions), counted)
+                versions = [decision.version for decision in decisions]
+                assert versions == sorted(versions)
+                assert row.version >= max(versions, default=0)
                 seen.add((name, row.version))
         return len(seen) > 15 and heard(clients) > 500
 

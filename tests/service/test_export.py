@@ -28,7 +28,7 @@ def local(tmp_path):
 
 def pieces(local, kind, name="x"):
     with local.store.view() as view:
-        yield from export.log(view, view.experiment(TENANT, name), local.store, kind)
+        yield from export.log(view, view.experiment(TENANT, name), kind)
 
 
 def rows(content, kind):
@@ -181,7 +181,7 @@ def test_a_prior_is_fitted_from_the_log_and_served_again(local, tmp_path, monkey
             reward = theta["abc".index(decided.action)] + 0.5 * rng.standard_normal()
             local.engine.reward(TENANT, "x", RewardRequest(str(count), float(reward)))
     local.engine.flush()
-    local.store.commit()
+    local.engine.commit()
     _, path = exported(local, kind, tmp_path)
     assert call(monkeypatch, "fit", "gaussian", path, "--out", tmp_path / "prior.json") == 0
     meta = adats.load_prior(tmp_path / "prior.json")

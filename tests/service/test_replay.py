@@ -12,14 +12,16 @@ from adats.service.errors import DamagedStore
 from adats.service.messages import DecisionRequest, RewardRequest
 from adats.service.replay import replay
 from adats.service.spec import ExperimentSpec
-from adats.service.stores.interface import TaskRow
+from adats.service.stores.interface import DecisionRow, ExperimentRow, RewardRow, TaskRow
 from adats.service.stores.sqlite import SQLiteStore
-from adats.service.stores.sqlite_rows import checksum, task_checksum
+from adats.service.stores.sqlite_rows import sealed, task_checksum
 from command import call
 from schedules import CASES, CLOSE, TENANT, Play, Rules, nearly, random_rules, random_schedule
 from served import GAUSSIAN, Local
 
 NUMBERS = ("id", "experiment", "decision", "crc")  # a crc is one of the row with its numbers
+TIMES = ("days_until", "believed_at", "believed_tasks")  # by the clock at the end of a commit
+KINDS = {"decisions": DecisionRow, "rewards": RewardRow, "experiments": ExperimentRow}
 
 
 def played(path, target):
@@ -44,10 +46,14 @@ def contents(path):
             sql = "SELECT r.*, d.decision_id FROM rewards r JOIN decisions d ON d.id = r.decision"
         cursor = connection.execute(sql)
         rows = [
-            {c[0]: v for c, v in zip(cursor.description, row, strict=True) if c[0] not in NUMBERS}
+            {
+                c[0]: v
+                for c, v in zip(cursor.description, row, strict=True)
+                if c[0] not in NUMBERS + TIMES
+            }
             for row in cursor
         ]
-        tables[table] = sorted(rows, key=lambda row: (row.get("seq", 0), str(row)))
+        tables[table] = sorted(rows, key=lambda row: (row.get("version", 0), str(row)))
     connection.close()
     return tables
 
@@ -64,7 +70,7 @@ def test_the_log_replayed_gives_the_same_state_bit_for_bit(tmp_path, model):
     found = played(tmp_path / "x.db", tmp_path / "y.db")
     assert (found.changed, found.moved, found.differences) == ([], 0, [])
     assert found.decisions == sum(len(book.decisions) for book in play.books.values())
-    assert found.events == sum(book.version for book in play.books.values())
+    assert found.events >= sum(book.version for book in play.books.values())
     assert contents(tmp_path / "x.db") == contents(tmp_path / "y.db")
 
 
@@ -118,12 +124,12 @@ def with_tenant(local, work, *arguments):
     local.engine.begin()
     result = getattr(local.engine, work)("o", *arguments)
     local.engine.flush()
-    local.store.commit()
+    local.engine.commit()
     return result
 
 
 def test_a_long_log_is_played_in_groups(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "EVENTS_IN_COMMIT", 7)
+    monkeypatch.setattr(module, "COMMITS_IN_ONE", 7)
     rng = np.random.default_rng(3)
     rules = {"x": (CASES["gaussian"], Rules(window=10.0, default=0.0, several="sum"))}
     play = Play(tmp_path / "x.db", rules, compare=False)
@@ -135,7 +141,8 @@ def test_a_long_log_is_played_in_groups(tmp_path, monkeypatch):
         store.close()
     play.close()
     assert found.same
-    assert shown == list(range(7, found.events + 1, 7))
+    assert shown == sorted(shown)
+    assert len(shown) == play.books["x"].version // 7
 
 
 # What was changed behind the service's back
@@ -163,9 +170,10 @@ def tamper(path, table, where, **changes):
     values.pop("rowid", None)
     if table == "tasks":
         kept = TaskRow(values["stats"], values["rounds"], values["pending"])
-        values["crc"] = task_checksum(values["experiment"], values["task"], kept)
+        values["crc"] = task_checksum((values["experiment"], values["task"]), kept)
     else:
-        values["crc"] = checksum([v for k, v in values.items() if k not in ("id", "crc")])
+        kept = KINDS[table](*(values[name] for name in KINDS[table]._fields))
+        *_, values["crc"] = sealed(kept, int(table != "experiments"))
     assignments = ", ".join(f"{name} = ?" for name in values)
     connection.execute(
         f"UPDATE {table} SET {assignments} WHERE id = {rowid}", tuple(values.values())

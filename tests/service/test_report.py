@@ -9,8 +9,8 @@ import pytest
 from scipy.special import ndtr
 
 from adats.service.answers import lift, report
+from adats.service.counters import RewardMoments
 from adats.service.messages import DecisionRequest, RewardRequest
-from adats.service.stores.interface import RewardMoments
 from served import GAUSSIAN, Local
 
 TENANT = "default"
@@ -98,6 +98,10 @@ class World:
         return np.array([1 - better, better])
 
     def deliver(self):
+        if self.delayed and len(self.log) % 10 == 0:  # what is due is found when it is committed
+            self.engine.flush()
+            self.engine.commit()
+            self.engine.begin()
         self.engine.settle_due()
         while self.coming and self.coming[0][0] <= self.clock():
             _, key = heapq.heappop(self.coming)
@@ -115,7 +119,7 @@ def simulated(local, spec, seed):
             local.clock.time += 1.0 if world.delayed else 0.0
         world.deliver()
         local.engine.flush()
-        local.store.commit()
+        local.engine.commit()
         yield world, report_of(local, f"r{run}")
         local.clock.time += 2 * WINDOW
 

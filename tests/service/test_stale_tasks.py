@@ -48,7 +48,6 @@ def anchors(local):
 
 
 def names(local):
-    served_of(local).task_cache.flush()
     return [task for task, _ in local.store.tasks(1)]
 
 
@@ -112,16 +111,11 @@ def test_the_same_decisions_after_restarts(tmp_path, local, stops):
     assert contents(tmp_path / "x.db") == contents(tmp_path / "y.db")
 
 
-@pytest.mark.parametrize("size", [4, 33, 2 * REWARDS])
-def test_it_does_not_matter_how_operations_are_grouped(tmp_path, local, monkeypatch, size):
-    """Nor how many names of stale tasks are read at once, nor how many tasks stay in memory."""
-    play(local, events())
-    monkeypatch.setattr(task_cache, "READ_AT_ONCE", 3)
-    monkeypatch.setattr(task_cache, "MEMORY", 0.0)
-    monkeypatch.setattr(task_cache, "FEWEST", 2)
-    other = Local(tmp_path / "y.db")
-    other.put("x", CLICKS)
-    engine, done = other.engine, 0
+def play_in_groups(path, size):
+    """Some operations become one commit."""
+    local = Local(path)
+    local.put("x", CLICKS)
+    engine, done = local.engine, 0
     engine.begin()
     for task, decision_id, reward in events():
         engine.decide("default", "x", DecisionRequest(task, decision_id))
@@ -129,17 +123,34 @@ def test_it_does_not_matter_how_operations_are_grouped(tmp_path, local, monkeypa
         done += 2
         if done % size == 0:
             engine.flush()
-            other.store.commit()
+            engine.commit()
             engine.begin()
     engine.flush()
-    other.store.commit()
-    other.close()
+    engine.commit()
+    local.close()
+
+
+@pytest.mark.parametrize("size", [4, 33, 2 * REWARDS])
+def test_a_replay_follows_however_operations_were_grouped(tmp_path, monkeypatch, size):
+    """It does not matter how many stale tasks are read at once, nor how many stay in memory."""
+    play_in_groups(tmp_path / "x.db", size)
+    monkeypatch.setattr(task_cache, "READ_AT_ONCE", 3)
+    monkeypatch.setattr(task_cache, "MEMORY", 0.0)
+    monkeypatch.setattr(task_cache, "FEWEST", 2)
+    play_in_groups(tmp_path / "y.db", size)
     assert contents(tmp_path / "x.db") == contents(tmp_path / "y.db")
+    source, target = SQLiteStore(tmp_path / "x.db"), SQLiteStore(tmp_path / "z.db")
+    with source.view() as view:
+        found = replay(view, target)
+    source.close()
+    target.close()
+    assert (found.changed, found.moved, found.differences) == ([], 0, [])
+    assert contents(tmp_path / "x.db") == contents(tmp_path / "z.db")
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_a_replay_follows(tmp_path, local, monkeypatch, size):
-    monkeypatch.setattr(replay_module, "EVENTS_IN_COMMIT", size)
+    monkeypatch.setattr(replay_module, "COMMITS_IN_ONE", size)
     play(local, events()[:40])
     local.add_arm("x", NewArm("d", like="b"))
     play(local, events()[40:])

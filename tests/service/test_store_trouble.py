@@ -17,6 +17,7 @@ from adats.service.commit_queue import SETTLE_EVERY
 from adats.service.engine import MOST_SETTLED
 from adats.service.errors import StoreError
 from adats.service.messages import DecisionRequest
+from adats.service.stores.interface import Changes
 from adats.service.stores.sqlite import SQLiteReadView, SQLiteStore
 from hammer import (
     Client,
@@ -265,7 +266,7 @@ def test_a_store_that_cannot_go_back_is_opened_anew(tmp_path):
     store = SQLiteStore(tmp_path / "x.db")
     try:
         store.begin()
-        store._write("UPDATE commits SET count = 7", ())
+        store._run("UPDATE commits SET count = 7")
         store._connection, real = Stuck(), store._connection
         store.rollback()
         with pytest.raises(StoreError, match="locked"):
@@ -273,7 +274,7 @@ def test_a_store_that_cannot_go_back_is_opened_anew(tmp_path):
         real.close()
         store.begin()
         assert store._one("SELECT count FROM commits") == (0,)
-        store.commit()
+        store.save(Changes())
     finally:
         store.close()
 
@@ -315,7 +316,7 @@ def test_a_backlog_of_windows_is_settled_without_waiting(tmp_path):
     for i in range(20 * MOST_SETTLED):
         local.engine.decide("default", "x", DecisionRequest(f"t{i % 50}", f"d{i}"))
     local.engine.flush()
-    local.store.commit()
+    local.engine.commit()
     local.close()
     with process(tmp_path / "x.db") as service:
         url = f"{service.url}/v1/experiments/x/report"

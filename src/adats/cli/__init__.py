@@ -18,6 +18,7 @@ from adats.cli.fit import fit
 from adats.cli.reproduce import reproduce
 from adats.cli.serve import keys_app, replay, serve
 from adats.cli.simulate import simulate_app
+from adats.cli.store import store_app
 
 app = typer.Typer(
     help="Thompson sampling that learns its own prior.",
@@ -33,6 +34,7 @@ app.command("reproduce")(reproduce)
 app.command("serve")(serve)
 app.command("replay")(replay)
 app.add_typer(keys_app, name="keys")
+app.add_typer(store_app, name="store")
 
 
 def _version(asked: bool) -> None:

@@ -33,7 +33,7 @@ def serve(
     ] = False,
 ) -> None:
     """Decisions and rewards over HTTP, durable, in one process."""
-    _need()
+    need_service()
     if os.environ.get("OPENBLAS_NUM_THREADS") is None:  # threads only slow down small matrices
         os.environ["OPENBLAS_NUM_THREADS"] = "1"
         os.execv(sys.executable, [sys.executable, "-m", "adats", *sys.argv[1:]])
@@ -43,7 +43,7 @@ def serve(
         console.print(f"{db} is served at {address}, described at {address}/docs", soft_wrap=True)
 
     try:
-        with _in_one_line():
+        with in_one_line():
             run(
                 db,
                 host=host,
@@ -64,12 +64,12 @@ def add(
     read_only: Annotated[bool, typer.Option("--read-only", help="Reading only.")] = False,
 ) -> None:
     """Make a key. It is shown once: only its hash is kept."""
-    _need()
+    need_service()
     from adats.service.keys import new_key
     from adats.service.stores.sqlite import SQLiteKeys
 
     key, row = new_key(tenant, write=not read_only)
-    with _in_one_line(), SQLiteKeys(db, make=True) as kept:
+    with in_one_line(), SQLiteKeys(db, make=True) as kept:
         kept.add(row)
     console.print(key, highlight=False, soft_wrap=True)
 
@@ -77,12 +77,12 @@ def add(
 @keys_app.command("list")
 def list_keys(db: Db = Path("bandits.db")) -> None:
     """The keys of a store, without their secrets."""
-    _need()
+    need_service()
     from adats.service.keys import ApiKeys
     from adats.service.stores.sqlite import SQLiteKeys
 
     table = Table("key", "tenant", "may", "since")
-    with _in_one_line(), SQLiteKeys(db) as kept:
+    with in_one_line(), SQLiteKeys(db) as kept:
         for row in ApiKeys(kept.key_rows()):
             since = datetime.fromtimestamp(row.created, UTC).strftime("%Y-%m-%d %H:%M")
             table.add_row(row.id, row.tenant, "write" if row.write else "read", since)
@@ -95,11 +95,11 @@ def remove(
     db: Db = Path("bandits.db"),
 ) -> None:
     """Take a key back; a running service knows it after a second."""
-    _need()
+    need_service()
     from adats.service.keys import REMOVED, mark_of_removed
     from adats.service.stores.sqlite import SQLiteKeys
 
-    with _in_one_line(), SQLiteKeys(db) as kept:
+    with in_one_line(), SQLiteKeys(db) as kept:
         if key == REMOVED or not kept.remove(key, mark_of_removed()):
             raise ValueError(f"{db} has no key {key!r}; see: adats keys list --db {db}")
     console.print(f"Key {key} is removed", highlight=False)
@@ -112,20 +112,26 @@ def replay(
     ] = None,
 ) -> None:
     """Play the log of a store into an empty one: is every decision, and the state, the same?"""
-    _need()
+    need_service()
     from adats.service.replay import replay as play
     from adats.service.stores.sqlite import SQLiteReadView, SQLiteStore
-    from adats.service.stores.sqlite_file import check_file, real_path
+    from adats.service.stores.sqlite_file import back_up, check_file, real_path, version_at
+    from adats.service.stores.sqlite_schema import VERSION
 
     if not db.is_file():
         raise ValueError(f"there is no store {db}")
     if into is not None and into.exists():
         raise ValueError(f"{into} is there already; give the name of a new store")
-    check_file(real_path(db))
-    with _in_one_line(), tempfile.TemporaryDirectory() as folder, SQLiteReadView(db) as source:
+    path = real_path(db)
+    check_file(path)
+    with in_one_line(), tempfile.TemporaryDirectory() as folder:
+        if version_at(path) < VERSION:  # a copy is brought up to date, and the store left as it is
+            old, path = path, Path(folder, "copy.db")
+            back_up(old, path)
+            SQLiteStore(path).close()
         store = SQLiteStore(Path(folder, "replay.db") if into is None else into)
         try:
-            with stage_bar("replaying") as show:
+            with SQLiteReadView(path) as source, stage_bar("replaying") as show:
                 found = play(source, store, progress=lambda done: show("replaying", done, 0))
         finally:
             store.close()
@@ -148,7 +154,7 @@ def replay(
 
 
 @contextmanager
-def _in_one_line() -> Iterator[None]:
+def in_one_line() -> Iterator[None]:
     """Trouble of the store as bad input, which the command says in one line."""
     try:
         yield
@@ -156,7 +162,7 @@ def _in_one_line() -> Iterator[None]:
         raise ValueError(str(error)) from None
 
 
-def _need() -> None:
+def need_service() -> None:
     try:
         import msgspec  # noqa: F401
         import prometheus_client  # noqa: F401

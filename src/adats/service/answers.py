@@ -1,6 +1,7 @@
 """Rows and agents as the messages that the service answers with."""
 
 import math
+from functools import reduce
 from typing import Any
 
 import msgspec
@@ -9,6 +10,8 @@ from scipy.special import ndtri
 
 from adats.models.core.types import Arm, FloatArray
 from adats.models.prior_files import prior_to_dict
+from adats.service.counters import SEVERAL, RewardMoments, moments, tally
+from adats.service.errors import DamagedStore
 from adats.service.messages import (
     ExperimentInfo,
     Lift,
@@ -20,7 +23,7 @@ from adats.service.messages import (
 )
 from adats.service.served_experiment import ServedExperiment
 from adats.service.spec import parse
-from adats.service.stores.interface import ExperimentRow, ReadView, RewardMoments
+from adats.service.stores.interface import Bucket, Counts, ExperimentRow, ReadView
 
 WIDTH = float(ndtri(0.975))  # of half an interval, in standard errors
 
@@ -57,16 +60,14 @@ def task_belief(task: str, served: ServedExperiment) -> TaskBelief:
     return TaskBelief(task, parts, served.version, served.prior_version)
 
 
-def prior_belief(
-    served: ServedExperiment, *, tasks: int, decisions: int, rewards: int
-) -> PriorBelief:
+def prior_belief(served: ServedExperiment) -> PriorBelief:
     prior = served.meta.task_prior()
     names = _names(served, prior.mean.size)
     parts = zip(names, prior.mean.tolist(), prior.scale.tolist(), strict=True)
     return PriorBelief(
-        tasks=tasks,
-        decisions=decisions,
-        rewards=rewards,
+        tasks=served.tasks,
+        decisions=served.decisions,
+        rewards=served.counted,
         log_evidence=served.meta.log_evidence(),
         parts=[PriorBeliefPart(*part) for part in parts],
         prior=prior_to_dict(served.meta),
@@ -85,17 +86,64 @@ def report(view: ReadView, row: ExperimentRow, now: float) -> Report:
     """
     spec = parse(row.spec)
     over = None if spec.window is None else now - spec.window
-    summary = view.decision_counts(row.id, over)
+    counted = _Counted(view, row, several=spec.size is not None)
+    everything = counted.up_to(math.inf)
+    ended = counted.up_to(-math.inf if over is None else over)
+    total, past = (reduce(Counts.plus, own.values(), Counts()) for own in (everything, ended))
+    if (total.decisions, total.counted) != (row.decisions, row.counted):
+        raise DamagedStore(
+            f"the store is damaged: the counters of {row.name!r} do not agree; restore a copy of it"
+        )
     found = None
     if spec.holdout is not None:
         first = view.overdue(row.id, now)
-        settled = over if first is None else math.nextafter(first, -math.inf)
-        reward_moments = view.reward_moments(row.id, settled)
-        found = lift(
-            reward_moments.get(0, RewardMoments(0, 0.0, 0.0)),
-            reward_moments.get(1, RewardMoments(0, 0.0, 0.0)),
-        )
-    return Report(*summary, found, row.version, row.prior_version)
+        settled = everything if over is None else ended
+        if first is not None:
+            settled = counted.up_to(math.nextafter(first, -math.inf))
+        none = Counts()
+        found = lift(moments(settled.get(0, none)), moments(settled.get(1, none)))
+    expired = past.decisions - past.rewarded
+    return Report(
+        decisions=total.decisions,
+        tasks=row.tasks,
+        counted=total.counted,
+        missing=total.decisions - total.rewarded - expired,
+        expired=expired,
+        explored=total.explored,
+        lift=found,
+        state_version=row.version,
+        prior_version=row.prior_version,
+    )
+
+
+class _Counted:
+    """The counters of an experiment; where a moment is within a bucket, its decisions."""
+
+    def __init__(self, view: ReadView, row: ExperimentRow, *, several: bool) -> None:
+        self._view, self._row, self._several = view, row, several
+        self._counts = self._whole(view.counts(row.id))
+
+    def _whole(self, counts: dict[Bucket, Counts]) -> dict[Bucket, Counts]:
+        """Each decision once."""
+        return {own: n for own, n in counts.items() if (own.arm == SEVERAL) == self._several}
+
+    def up_to(self, moment: float) -> dict[int, Counts]:
+        """Of decisions that were made until then, by whether they were held out."""
+        found: dict[int, Counts] = {}
+        cut = None
+        for bucket, counts in self._counts.items():
+            if bucket.start + bucket.span <= moment:
+                found[bucket.held_out] = found.get(bucket.held_out, Counts()).plus(counts)
+            elif bucket.start <= moment:
+                cut = bucket.start
+        if cut is not None:
+            some: dict[Bucket, Counts] = {}
+            until = math.nextafter(moment, math.inf)
+            for decision in self._view.decisions(self._row.id, cut, until):
+                tally(some, decision, self._row.days_until)
+            for bucket, counts in self._whole(some).items():
+                found[bucket.held_out] = found.get(bucket.held_out, Counts()).plus(counts)
+        return found
 
 
 def lift(policy: RewardMoments, holdout: RewardMoments) -> Lift:

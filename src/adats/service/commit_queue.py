@@ -1,23 +1,32 @@
 """Operations queue here; they are carried out in groups, one commit a group.
 
-All is done on the event loop, except for the commit, which waits for the disk in a thread of its
-own while the next requests are read. Replies are sent after the commit.
+Short operations are done on the event loop, up to a few milliseconds of them, whoever has had the
+least time first. The commit waits for the disk in a thread of its own while the next requests are
+read. What takes longer, or may, is a group of its own and is done in that thread. Replies are sent
+after the commit.
 """
 
 import asyncio
 import logging
+import math
 import time
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, TypeVar
+from functools import partial
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from adats.service.engine import Engine
 from adats.service.errors import Busy, DamagedStore, Refusal, StoreError
+from adats.service.fair_queue import FairQueue
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
-MOST_IN_GROUP, LONGEST_GROUP = 32, 0.01  # operations, and seconds
+MOST_IN_GROUP, LONGEST_GROUP = 64, 0.01  # operations, and seconds
+LONG = 0.003  # seconds of an operation that is done alone, in the thread
+ANSWER_TIME = 0.005  # seconds in which a client that was answered asks again
+MOST_COSTS = 10_000  # experiments whose costs are known
+MOST_SETTLED = 200  # decisions in one transaction
 PATIENCE, PAUSE = 1.0, 0.01  # seconds to wait for a lock, and between two tries
 SETTLE_EVERY = 0.5  # seconds between looks at what is due
 
@@ -27,6 +36,33 @@ log = logging.getLogger("adats.service")
 class _Job(NamedTuple):
     work: Callable[[], Any]
     done: asyncio.Future[Any]
+    owner: tuple[str, str]  # tenant and experiment
+    size: float  # operations in it; infinite if it may take long
+
+
+class _Group:
+    """What is committed at once, and how long it took."""
+
+    def __init__(self) -> None:
+        self.jobs: list[_Job] = []
+        self.results: list[Any] = []
+        self.seconds: list[float] = []  # of each job
+        self.flush_seconds = self.commit_seconds = 0.0
+
+    def run(self, job: _Job) -> None:
+        self.jobs.append(job)
+        began = time.perf_counter()
+        try:
+            result = job.work()
+        except Refusal as error:
+            result = error
+        self.seconds.append(time.perf_counter() - began)
+        self.results.append(result)
+
+    def flush(self, engine: Engine) -> None:
+        began = time.perf_counter()
+        engine.flush()
+        self.flush_seconds = time.perf_counter() - began
 
 
 class CommitQueue:
@@ -35,20 +71,23 @@ class CommitQueue:
     def __init__(self, engine: Engine, *, most_waiting: int = 1000) -> None:
         self.engine = engine
         self._most_waiting = most_waiting
-        self._jobs: deque[_Job] = deque()
+        self._waiting: FairQueue[_Job] = FairQueue()
+        self._cost: dict[tuple[str, str], float] = {}  # seconds of an operation, by experiment
+        self._last_short: tuple[str, str] | None = None  # who had the last short operation
+        self._answered_at = 0.0
         self._arrived = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, "commit")
         self._worker: asyncio.Task[None] | None = None
         self._closing = False
         self.trouble: Exception | None = None  # why the last group failed, if it did
         self.damage: Exception | None = None  # what was found last, if anything
-        self._settle_at = 0.0
+        self._settle_at, self._most_settled = 0.0, MOST_SETTLED
         self.groups = 0
         self.commit_seconds = 0.0
 
     @property
     def waiting(self) -> int:
-        return len(self._jobs)
+        return len(self._waiting)
 
     def start(self) -> None:
         self._worker = asyncio.create_task(self._work())
@@ -61,20 +100,22 @@ class CommitQueue:
             await self._worker
         self._thread.shutdown()
 
-    async def do(self, work: Callable[[], T]) -> T:
-        """The result of an operation, once it is durable."""
-        if self._closing or len(self._jobs) >= self._most_waiting:
-            raise Busy(f"{len(self._jobs)} requests are waiting")
+    async def do(
+        self, work: Callable[[], T], tenant: str = "", experiment: str = "", size: float = 1.0
+    ) -> T:
+        """The result of an operation, once it is durable. `size`: how many it is, or infinity."""
+        if self._closing or len(self._waiting) >= self._most_waiting:
+            raise Busy(f"{len(self._waiting)} requests are waiting")
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._jobs.append(_Job(work, done))
+        self._waiting.put(tenant, experiment, _Job(work, done, (tenant, experiment), size))
         self._arrived.set()
         return await done
 
     async def _work(self) -> None:
         while True:
-            if self._jobs:
-                size = min(MOST_IN_GROUP, len(self._jobs))
-                await self._run_group([self._jobs.popleft() for _ in range(size)])
+            if self._waiting:
+                await self._wait_for_others()
+                await self._run_group()
                 await asyncio.sleep(0)  # replies go out, requests come in
             elif self._closing:
                 return
@@ -84,35 +125,99 @@ class CommitQueue:
                     pause = 0.0 if self.engine.behind else SETTLE_EVERY
                     await asyncio.wait_for(self._arrived.wait(), pause)
                 except TimeoutError:
-                    await self._run_group([])
+                    await self._run_group()
 
-    async def _run_group(self, jobs: list[_Job]) -> None:
-        """Carry out operations, commit, and reply. Some may go back to the queue."""
-        results: list[Any] = []
+    async def _wait_for_others(self) -> None:
+        """Clients that were just answered will ask again: who has had more time waits for them."""
+        job, owner = self._waiting.first(), self._last_short
+        if owner is None or not self._is_long(job) or self._closing:
+            return
+        while self._waiting.first() is job and self._waiting.has_had_more(job.owner, owner):
+            self._arrived.clear()
+            try:
+                await asyncio.wait_for(
+                    self._arrived.wait(), self._answered_at - time.monotonic() + ANSWER_TIME
+                )
+            except TimeoutError:
+                return
+
+    async def _run_group(self, alone: _Job | None = None) -> None:
+        """Carry out operations, commit, and reply."""
+        group = _Group()
         try:
             await self._begin()
             await self._settle()
-            until = time.perf_counter() + LONGEST_GROUP
-            for job in jobs:
-                results.append(_result(job))
-                if time.perf_counter() > until:
-                    break
-            self.engine.flush()
-            await self._commit()
+            if alone is None and self._waiting and self._is_long(self._waiting.first()):
+                alone = self._waiting.pop()
+            if alone is not None:
+                await self._in_thread(self._run_alone, group, alone)
+            else:
+                self._run_short(group)
+                await self._in_thread(self._commit, group)
         except Exception as error:
             self.engine.undo()
-            await self._failed(error, jobs)
+            await self._failed(error, group.jobs or self._kept_waiting(alone))
             return
         self.trouble = None
-        self._jobs.extendleft(reversed(jobs[len(results) :]))
-        for job, result in zip(jobs, results, strict=False):
+        self.groups += 1
+        self._charge(group)
+        for job, result in zip(group.jobs, group.results, strict=True):
             _reply(job, result)
+        if alone is None and group.jobs:
+            self._last_short, self._answered_at = group.jobs[-1].owner, time.monotonic()
+
+    def _kept_waiting(self, alone: _Job | None) -> list[_Job]:
+        """Operations of a group that could not even begin."""
+        if alone is not None:
+            return [alone]
+        return [self._waiting.pop() for _ in range(min(MOST_IN_GROUP, len(self._waiting)))]
+
+    def _is_long(self, job: _Job) -> bool:
+        """Whether it keeps others waiting, as far as one knows: it is done alone, off the loop."""
+        return max(job.size, 1.0) * self._cost.get(job.owner, math.inf) > LONG
+
+    def _run_alone(self, group: "_Group", job: _Job) -> None:
+        group.run(job)
+        group.flush(self.engine)
+        self._commit(group)
+
+    def _run_short(self, group: "_Group") -> None:
+        until = time.perf_counter() + LONGEST_GROUP
+        while self._waiting and len(group.jobs) < MOST_IN_GROUP and time.perf_counter() < until:
+            if self._is_long(self._waiting.first()):
+                break
+            group.run(self._waiting.pop())
+        group.flush(self.engine)
+
+    def _commit(self, group: "_Group") -> None:
+        began = time.perf_counter()
+        self.engine.commit()
+        group.commit_seconds = time.perf_counter() - began
+
+    def _charge(self, group: "_Group") -> None:
+        """Each has used the time of its operation, and its part of what was done for all."""
+        self.commit_seconds += group.commit_seconds
+        count = max(len(group.jobs), 1)
+        flush, commit = group.flush_seconds / count, group.commit_seconds / count
+        if len(self._cost) > MOST_COSTS:
+            self._cost.clear()
+        for job, seconds in zip(group.jobs, group.seconds, strict=True):
+            self._waiting.pay(*job.owner, seconds + flush + commit)
+            if job.size < math.inf:
+                cost = (seconds + flush) / max(job.size, 1.0)
+                self._cost[job.owner] = (self._cost.get(job.owner, cost) + cost) / 2
+
+    async def _in_thread(self, work: Callable[P, None], *more: P.args, **named: P.kwargs) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._thread, partial(work, *more, **named))
 
     async def _begin(self) -> None:
         until = time.monotonic() + PATIENCE
         while True:
             try:
-                return self.engine.begin()
+                if self.trouble is None:
+                    return self.engine.begin()
+                return await self._in_thread(self.engine.begin)  # it may have to be opened again
             except StoreError:
                 if self.trouble is not None or time.monotonic() > until:
                     raise
@@ -123,23 +228,25 @@ class CommitQueue:
         if time.monotonic() < self._settle_at:
             return
         try:
-            found = self.engine.settle_due()
-            if found is not None:
-                self._note_damage(found)
+            if self.engine.has_due():
+                await self._in_thread(self._settle_due)
         except StoreError:
             raise
         except Exception as error:
-            self._note_damage(error)
+            self.note_damage(error)
             self._settle_at = time.monotonic() + SETTLE_EVERY
             self.engine.undo()
             await self._begin()
 
-    async def _commit(self) -> None:
+    def _settle_due(self) -> None:
+        """As many as can be settled in a short time."""
         began = time.perf_counter()
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._thread, self.engine.store.commit)
-        self.commit_seconds += time.perf_counter() - began
-        self.groups += 1
+        found = self.engine.settle_due(self._most_settled)
+        took = time.perf_counter() - began
+        most = self._most_settled * (2 if took < LONGEST_GROUP / 2 else 1)
+        self._most_settled = min(most, MOST_SETTLED) if took < LONGEST_GROUP else max(most // 2, 1)
+        if found is not None:
+            self.note_damage(found)
 
     async def _failed(self, error: Exception, jobs: list[_Job]) -> None:
         """Nothing of the group has happened. A fault of one operation is not the others' fault."""
@@ -149,27 +256,20 @@ class CommitQueue:
             self.trouble = error
         elif len(jobs) > 1:
             for job in jobs:
-                await self._run_group([job])
+                await self._run_group(alone=job)
             return
         elif isinstance(error, DamagedStore):
-            self._note_damage(error)
+            self.note_damage(error)
         else:
             log.error("an operation failed", exc_info=error)
         for job in jobs:
             _reply(job, error)
 
-    def _note_damage(self, error: Exception) -> None:
+    def note_damage(self, error: Exception) -> None:
         """Part of the store cannot be used; the rest goes on."""
         if str(error) != str(self.damage):
             log.error("%s", error, exc_info=None if isinstance(error, DamagedStore) else error)
         self.damage = error
-
-
-def _result(job: _Job) -> Any:
-    try:
-        return job.work()
-    except Refusal as error:
-        return error
 
 
 def _reply(job: _Job, result: Any) -> None:

@@ -1,7 +1,8 @@
-"""What the service does, one operation after another, inside a transaction of its store.
+"""What the service does, one operation after another, in groups that become one commit.
 
-An operation raises before it changes anything, or it changes everything. If a transaction cannot
-be committed, `undo` forgets what is in memory, and the store says what is true.
+An operation raises before it changes anything, or it changes everything. `load` reads at once what
+a group will need, `flush` ends the commit, `commit` saves it. If that cannot be done, `undo`
+forgets what is in memory, and the store says what is true.
 """
 
 import secrets
@@ -18,6 +19,7 @@ from adats.models.core.types import Arm
 from adats.service import answers, rules
 from adats.service.errors import Conflict, DamagedStore, Invalid, NotFound, Refusal, status_of
 from adats.service.field_types import CONTROL, MOST_ARMS, check_new_name
+from adats.service.group import Group
 from adats.service.messages import (
     DecisionRequest,
     DecisionResult,
@@ -36,8 +38,11 @@ from adats.service.served_experiment import Change, ServedExperiment
 from adats.service.spec import ExperimentSpec, canonical, check, completed, parse
 from adats.service.stores.interface import (
     ChangeRow,
+    Changes,
     DecisionRow,
     ExperimentRow,
+    Keys,
+    RewardKey,
     RewardRow,
     Store,
 )
@@ -53,6 +58,7 @@ class Engine:
 
     def __init__(self, store: Store, *, clock: Callable[[], float] = time.time) -> None:
         self.store, self.now = store, clock
+        self._group, self._changes = Group(store), Changes()
         self._served: OrderedDict[tuple[str, str], ServedExperiment] = (
             OrderedDict()
         )  # the last used last
@@ -65,21 +71,52 @@ class Engine:
     # transactions
 
     def begin(self) -> None:
+        self._group.clear()
         self.store.begin()
 
+    def load(self, asked: Iterable[tuple[str, str, object]]) -> None:
+        """Read what these requests will need, with the tenant and the name of each.
+
+        What is left out is read when it is needed.
+        """
+        tasks, decisions, rewards = set(), set(), []
+        for tenant, name, request in asked:
+            try:
+                served = self.served(tenant, name)
+            except NotFound:
+                continue
+            if isinstance(request, DecisionRequest):
+                if request.task not in served.task_cache:
+                    tasks.add((served.id, request.task))
+                if request.decision_id is not None:
+                    decisions.add((served.id, request.decision_id))
+            elif isinstance(request, RewardRequest):
+                rewards.append(_reward_key(served, request))
+            elif isinstance(request, RewardBatchRequest):
+                rewards += [_reward_key(served, one) for one in request.rewards]
+        self._group.load(Keys(tasks, decisions, rewards))
+
     def flush(self) -> None:
-        """Write the statistics of all that has changed; `store.commit` comes next."""
+        """End the commit of all experiments that have changed; `commit` comes next."""
+        now = self.now()
         for served in self._touched:
-            served.flush(self.store)
+            served.flush(self._group, now)
         self._touched.clear()
+        self._changes = self._group.changes()
+        self.store.write(self._changes)
         weight = sum(served.weight for served in self._served.values())
         while weight > MEMORY and len(self._served) > 1:
             weight -= self._served.popitem(last=False)[1].weight
+
+    def commit(self) -> None:
+        """Durable when it returns; it may be called in another thread."""
+        self.store.commit(self._changes)
 
     def undo(self) -> None:
         """Nothing since `begin` has happened."""
         self._served.clear()
         self._touched.clear()
+        self._group.clear()
         self._names_by_id.clear()
         self.behind = False
         self.store.rollback()
@@ -89,7 +126,7 @@ class Engine:
     def put(self, tenant: str, name: str, spec: ExperimentSpec) -> tuple[bool, ExperimentInfo]:
         """Make an experiment. The same again changes nothing; another under its name raises."""
         check(spec)
-        row, new = self.store.experiment(tenant, name), completed(spec)
+        row, new = self._group.experiment(tenant, name), completed(spec)
         if row is not None:
             if row.spec not in (canonical(spec), canonical(new)):
                 raise Conflict(
@@ -99,7 +136,7 @@ class Engine:
             return False, self.about(tenant, name)
         seed = secrets.randbits(63) if spec.seed is None else spec.seed
         row = ExperimentRow(
-            id=0,
+            id=self.store.new_experiment(),
             tenant=tenant,
             name=name,
             spec=canonical(new),
@@ -110,13 +147,16 @@ class Engine:
             total=b"",
         )
         check_cost(new)
-        served = ServedExperiment(new, row, self.store)  # raises if the parts do not fit
+        served = ServedExperiment(new, row, self._group)  # raises if the parts do not fit
         arms = served.all_arms or []
         for i, arm in enumerate(arms):
             check_new_name(f"arms[{i}]" if isinstance(spec.arms, list) else "prior.file", arm)
             _check_told_apart("prior.file", arm, arms[:i])
-        self.store.add_experiment(row)
+        self.add_experiment(row)
         return True, self.about(tenant, name)
+
+    def add_experiment(self, row: ExperimentRow) -> None:
+        self._group.put_experiment(row)
 
     def about(self, tenant: str, name: str) -> ExperimentInfo:
         return answers.experiment_info(name, self.served(tenant, name))
@@ -126,10 +166,10 @@ class Engine:
         key = (tenant, name)
         known = self._served.get(key)
         if known is None:
-            row = self.store.experiment(tenant, name)
+            row = self._group.experiment(tenant, name)
             if row is None:
                 raise NotFound(f"there is no experiment {name!r}")
-            known = self._served[key] = ServedExperiment(parse(row.spec), row, self.store)
+            known = self._served[key] = ServedExperiment(parse(row.spec), row, self._group)
         else:
             self._served.move_to_end(key)
         self._touched.add(known)
@@ -143,7 +183,7 @@ class Engine:
         if decision_id is None:
             decision_id = self._new_id()
         else:
-            known = self.store.decision(served.id, decision_id)
+            known = self._group.decision(served.id, decision_id)
             if known is not None:
                 if known.task != request.task:
                     raise Conflict(f"decision_id {decision_id!r} was made for task {known.task!r}")
@@ -160,8 +200,9 @@ class Engine:
         return f"{time.time_ns() // 1_000_000:012x}-{self._run_id}-{self._ids_made:x}"
 
     def add_decision(self, served: ServedExperiment, row: DecisionRow) -> None:
-        self.store.add_decision(row)
-        served.version += 1
+        self._group.put_decision(row, served.days_until)
+        served.decisions += 1
+        served.counted += row.counted is not None
 
     def choose(
         self, served: ServedExperiment, decision_id: str, request: DecisionRequest
@@ -182,7 +223,7 @@ class Engine:
         row = DecisionRow(
             id=0,
             experiment=served.id,
-            seq=served.version + 1,
+            version=served.version + 1,
             decision_id=decision_id,
             task=request.task,
             action=_list_of(decision.action),
@@ -195,43 +236,47 @@ class Engine:
             explored=int(chosen.explored),
             holdout=None if chosen.held_out is None else int(chosen.held_out),
             due=rules.when_due(served.spec, now, served.counts_pending),
+            place=served.place(request.task),
         )
         return rules.of_no_arm(row) if row.action == [] else row
 
     def reward(self, tenant: str, name: str, request: RewardRequest) -> RewardResult:
-        served = self.served(tenant, name)
-        decision = self.store.decision(served.id, request.decision_id)
+        served, asked = self.served(tenant, name), request.decision_id
+        self._group.load(Keys(rewards=(_reward_key(served, request),)))
+        decision = self._group.decision(served.id, asked)
         if decision is None:
-            raise NotFound(f"there is no decision {request.decision_id!r}")
+            raise NotFound(f"there is no decision {asked!r}")
         now = self.now()
         reward = served.check_reward(decision, request.reward)
         earlier = []
         if decision.received:
-            earlier = self.store.earlier_rewards(decision.id, reward, request.reward_id)
+            earlier = self._group.earlier_rewards(_reward_key(served, request))
         due = decision.due is not None and now >= decision.due
-        settled = rules.settle(decision, served.spec, served.version + 1) if due else decision
+        settled = rules.settle(decision, served.spec, 0, 0) if due else decision
         outcome = rules.receive(settled, earlier, reward, request.reward_id, served.spec, now)
         if outcome.decision is not None and outcome.decision.reward is not None:
             served.check_reward(decision, outcome.decision.reward)  # the sum of several
         if due:
-            self._settle(served, decision)
+            settled = self._settle(served, decision)
+            outcome = rules.receive(settled, earlier, reward, request.reward_id, served.spec, now)
         if outcome.decision is not None:
-            self._count(served, settled, outcome.decision)
-            served.version += 1
             row = RewardRow(
                 id=0,
                 experiment=decision.experiment,
-                seq=served.version,
+                version=served.version + 1,
                 decision=decision.id,
                 reward=reward,
                 reward_id=request.reward_id,
                 time=now,
+                place=served.place(decision.task),
             )
-            self.store.add_reward(row)
-        return RewardResult(request.decision_id, outcome.status, served.version)
+            self._count(served, settled, outcome.decision)
+            self._group.add_reward(asked, row)
+        return RewardResult(asked, outcome.status, served.coming)
 
     def rewards(self, tenant: str, name: str, batch: RewardBatchRequest) -> RewardBatchResult:
         """Each alone: one that cannot be taken does not keep the others out."""
+        self.load([(tenant, name, batch)])
         self.served(tenant, name)
         results: list[RewardResult | RefusedReward] = []
         for request in batch.rewards:
@@ -244,14 +289,20 @@ class Engine:
 
     # the ends of windows
 
-    def settle_due(self) -> DamagedStore | None:
+    def has_due(self) -> bool:
+        """Whether there is something to settle."""
+        limit = 1 + len(self._unsettleable)
+        return len(self.store.due(self.now(), limit)) == limit
+
+    def settle_due(self, most: int = MOST_SETTLED) -> DamagedStore | None:
         """Settle decisions whose window is over; of damaged tasks none, and what was found."""
         found = None
-        limit = MOST_SETTLED + len(self._unsettleable)
+        limit = most + len(self._unsettleable)
         due = self.store.due(self.now(), limit)
         self.behind = len(due) == limit
         for decision in due:
-            if decision.id in self._unsettleable:
+            known = self._group.known_decision(decision)
+            if decision.id in self._unsettleable or known is None or known.due is None:
                 continue
             served = self._by_id(decision.experiment)
             try:
@@ -260,33 +311,34 @@ class Engine:
                 self._unsettleable.add(decision.id)
                 found = error
                 continue
-            self._settle(served, decision)
+            self._settle(served, known)
         return found
 
     def settle(self, tenant: str, name: str, decision_id: str) -> None:
         """Settle one decision, whatever the time is."""
         served = self.served(tenant, name)
-        decision = self.store.decision(served.id, decision_id)
+        decision = self._group.decision(served.id, decision_id)
         if decision is not None:
             self._settle(served, decision)
 
-    def _settle(self, served: ServedExperiment, decision: DecisionRow) -> None:
-        settled = rules.settle(decision, served.spec, served.version + 1)
+    def _settle(self, served: ServedExperiment, decision: DecisionRow) -> DecisionRow:
+        place = served.place(decision.task)
+        settled = rules.settle(decision, served.spec, served.version + 1, place)
         if settled.counted is None:
             served.give_up(decision)
         self._count(served, decision, settled)
-        served.version += 1
+        return settled
 
     def _count(self, served: ServedExperiment, old: DecisionRow, new: DecisionRow) -> None:
         """Bring the statistics from one state of a decision to the next, and keep it."""
-        self.store.save_decision(new)
-        if new.counted is None or new.counted == old.counted:
-            return
-        if old.counted is None:
-            served.count(new, new.counted, given_up=old.settled is not None)
-            return
-        rows = partial(self.store.counted, new.experiment, new.task)
-        served.recount(new, old.counted, new.counted, rows)
+        if new.counted is not None and new.counted != old.counted:
+            if old.counted is None:
+                served.count(new, new.counted, given_up=old.settled is not None)
+                served.counted += 1
+            else:
+                rows = partial(self._group.decisions_of, new.experiment, new.task)
+                served.recount(new, old.counted, new.counted, rows)
+        self._group.put_decision(new, served.days_until)
 
     def _by_id(self, experiment: int) -> ServedExperiment:
         named = self._names_by_id.get(experiment)
@@ -306,22 +358,26 @@ class Engine:
     def forget(self, tenant: str, name: str, task: str) -> None:
         """Take a task out: the state is that of the remaining log, its actions as given."""
         served = self.served(tenant, name)
+        served.fold(self._group)
         try:
             served.forget(task)
         except UnknownTask:
             raise NotFound(f"there is no task {task!r}") from None
-        self.store.forget(served.id, task)
+        gone = self._group.forget(served.id, task, served.days_until)
+        served.decisions -= len(gone)
+        served.counted -= sum(row.counted is not None for row in gone)
         self.note_forgotten(tenant, name)
+
+    def end_commit(self, tenant: str, name: str) -> None:
+        """What follows belongs to the next commit of the experiment."""
+        self.served(tenant, name).fold(self._group)
 
     def note_forgotten(self, tenant: str, name: str) -> None:
         """That a task was forgotten, not which."""
         self._add_change(self.served(tenant, name), "forget", None)
 
     def meta(self, tenant: str, name: str) -> PriorBelief:
-        served = self.served(tenant, name)
-        self.flush()  # the store counts what has been written
-        tasks, decisions, rewards = self.store.counts(served.id)
-        return answers.prior_belief(served, tasks=tasks, decisions=decisions, rewards=rewards)
+        return answers.prior_belief(self.served(tenant, name))
 
     def add_arm(self, tenant: str, name: str, new: NewArm) -> ExperimentInfo:
         """The same arm again changes nothing."""
@@ -355,14 +411,18 @@ class Engine:
 
     def change_arm(self, tenant: str, name: str, change: Change) -> None:
         served = self.served(tenant, name)
-        served.flush(self.store)
+        served.fold(self._group)
         served.change(change)
         self._add_change(served, "arm", change)
 
     def _add_change(self, served: ServedExperiment, kind: str, data: Change | None) -> None:
         served.version += 1
         text = msgspec.json.encode(data).decode()
-        self.store.add_change(ChangeRow(served.id, served.version, kind, text, self.now()))
+        self._group.add_change(ChangeRow(served.id, served.version, kind, text, self.now()))
+
+
+def _reward_key(served: ServedExperiment, request: RewardRequest) -> RewardKey:
+    return RewardKey(served.id, request.decision_id, request.reward, request.reward_id)
 
 
 def _check_told_apart(field: str, arm: Arm, others: Iterable[Arm]) -> None:

@@ -9,16 +9,16 @@ import msgspec
 
 from adats.service.served_experiment import ServedExperiment, as_decision
 from adats.service.spec import parse
-from adats.service.stores.interface import ExperimentRow, ReadView, Store
+from adats.service.stores.interface import ExperimentRow, ReadView
 
 PIECE = 2000  # decisions
 FORMATS = {"ndjson": "application/x-ndjson", "parquet": "application/vnd.apache.parquet"}
 encode = msgspec.json.Encoder().encode
 
 
-def log(view: ReadView, row: ExperimentRow, store: Store, kind: str) -> Iterator[bytes]:
+def log(view: ReadView, row: ExperimentRow, kind: str) -> Iterator[bytes]:
     """The log as it is when the view is opened, as a file of this kind."""
-    served = ServedExperiment(parse(row.spec), row, store)
+    served = ServedExperiment(parse(row.spec), row, view)
     numbered = all(isinstance(arm, int) for arm in served.all_arms or ())
     pieces = _records(view, row.id, numbered)
     if kind == "ndjson":

@@ -7,7 +7,7 @@ do decisions after it. Then decisions may have moved, and the state is the same 
 from collections.abc import Callable, Iterator
 from functools import partial
 from heapq import merge
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from typing import Any, NamedTuple
 
 import msgspec
@@ -21,10 +21,11 @@ from adats.service.rules import of_no_arm, when_due
 from adats.service.served_experiment import Change
 from adats.service.stores.interface import DecisionRow, ExperimentRow, ReadView, Store
 
-EVENTS_IN_COMMIT = 1000  # events in one transaction
+COMMITS_IN_ONE = 1000  # commits of the log in one transaction
 TOLERANCE = 1e-9  # relative: what is left of the order of sums
 ALIKE = 0.1  # standard deviations: what is left of digests made elsewhere
 CHOICE_FIELDS = ("action", "features", "state_version", "prior_version", "holdout", "explored")
+COUNTERS = ("tasks", "decisions", "counted")
 OUTCOME_FIELDS = ("decision_id", "received", "reward", "counted", "settled", "due")
 UNPLAYABLE = (Refusal, LookupError, ValueError)  # what a changed log may raise
 
@@ -44,7 +45,9 @@ class Replayed(NamedTuple):
 
 
 class _Event(NamedTuple):
-    seq: int
+    version: int
+    task: str
+    place: int
     kind: str
     row: Any
 
@@ -60,22 +63,24 @@ def replay(
     differences: list[str] = []
     for row in source.experiments():
         engine.begin()
-        target.add_experiment(row._replace(version=0, prior_version=1, arms="[]", total=b""))
         player = _Player(engine, row, time, _last_forgotten(source, row.id))
         loosely = player.forgotten > 0 and engine.served(row.tenant, row.name).meta.RENEWS
-        for event in _events(source, row.id):
-            try:
-                same = player.play(event)
-            except UNPLAYABLE as error:
-                differences.append(f"{row.name}: event {event.seq}, {event.kind}: {error}")
-                same = True
-            events += 1
-            decisions += event.kind == "decide"
-            if not same and (loosely or event.seq < player.forgotten):
-                moved += 1
-            elif not same:
-                changed.append(f"{row.name}: {event.row.decision_id}")
-            if events % EVENTS_IN_COMMIT == 0:
+        for version, together in groupby(_events(source, row.id), lambda event: event.version):
+            player.start(version)
+            for event in together:
+                try:
+                    same = player.play(event)
+                except UNPLAYABLE as error:
+                    differences.append(f"{row.name}: event {version}, {event.kind}: {error}")
+                    same = True
+                events += 1
+                decisions += event.kind == "decide"
+                if not same and (loosely or version < player.forgotten):
+                    moved += 1
+                elif not same:
+                    changed.append(f"{row.name}: {event.row.decision_id}")
+            player.end()
+            if player.commits % COMMITS_IN_ONE == 0:
                 _commit(engine)
                 progress(events)
                 engine.begin()
@@ -103,13 +108,32 @@ class _Player:
         self._engine, self._time = engine, time
         self._name = (row.tenant, row.name)
         self._ids: dict[int, str] = {}  # of decisions, by the number that the source has for them
-        self.forgotten = forgotten
+        self.forgotten, self.commits = forgotten, 0
+        engine.add_experiment(
+            ExperimentRow(
+                id=engine.store.new_experiment(),
+                tenant=row.tenant,
+                name=row.name,
+                spec=row.spec,
+                seed=row.seed,
+                version=0,
+                prior_version=1,
+                arms="[]",
+                total=b"",
+            )
+        )
         engine.served(*self._name)  # so that it is written, even if nothing has happened
+
+    def start(self, version: int) -> None:
+        """The next commit; those in between were of tasks that are forgotten."""
+        self._engine.served(*self._name).version = version - 1
+
+    def end(self) -> None:
+        self._engine.end_commit(*self._name)
+        self.commits += 1
 
     def play(self, event: _Event) -> bool:
         """False if a decision comes out otherwise."""
-        served = self._engine.served(*self._name)
-        served.version = event.seq - 1
         row = event.row
         match event.kind:
             case "decide":
@@ -141,7 +165,14 @@ class _Player:
             served.record_decision(row, before)
         due = when_due(served.spec, row.time, served.counts_pending)
         fresh = row._replace(
-            experiment=made.experiment, due=due, settled=None, received=0, reward=None, counted=None
+            id=0,
+            experiment=made.experiment,
+            due=due,
+            settled_place=0,
+            settled=None,
+            received=0,
+            reward=None,
+            counted=None,
         )
         engine.add_decision(served, of_no_arm(fresh) if row.action == [] else fresh)
         return all(getattr(made, name) == getattr(row, name) for name in CHOICE_FIELDS) and (
@@ -151,28 +182,39 @@ class _Player:
 
 
 def _last_forgotten(source: ReadView, experiment: int) -> int:
-    return max((c.seq for c in source.changes(experiment) if c.kind == "forget"), default=0)
+    return max((c.version for c in source.changes(experiment) if c.kind == "forget"), default=0)
 
 
 def _events(source: ReadView, experiment: int) -> Iterator[_Event]:
-    """All events in the order in which they happened."""
-    settled = [
-        _Event(row.settled, "settle", row)
-        for row in source.decisions(experiment)
-        if row.settled is not None
-    ]
+    """All events in order: by commit, then task, then their place in it."""
+    tasks: dict[int, str] = {}
+    settled: list[_Event] = []
+    for row in source.decisions(experiment):
+        tasks[row.id] = row.task
+        if row.settled is not None:
+            settled.append(_Event(row.settled, row.task, row.settled_place, "settle", row))
     return merge(
-        (_Event(row.seq, "decide", row) for row in source.decisions(experiment)),
-        (_Event(row.seq, "reward", row) for row in source.rewards(experiment)),
-        (_Event(row.seq, row.kind, row) for row in source.changes(experiment)),
-        sorted(settled, key=lambda event: event.seq),
-        key=lambda event: event.seq,
+        (
+            _Event(row.version, row.task, row.place, "decide", row)
+            for row in source.decisions(experiment)
+        ),
+        (
+            _Event(row.version, tasks.get(row.decision, ""), row.place, "reward", row)
+            for row in source.rewards(experiment)
+        ),
+        (_Event(row.version, "", 0, row.kind, row) for row in source.changes(experiment)),
+        sorted(settled, key=_order),
+        key=_order,
     )
+
+
+def _order(event: _Event) -> tuple[int, str, int]:
+    return event.version, event.task, event.place
 
 
 def _commit(engine: Engine) -> None:
     engine.flush()
-    engine.store.commit()
+    engine.commit()
 
 
 def compare(
@@ -186,7 +228,7 @@ def compare(
     if other is None:
         return [f"{row.name}: it is not there"]
     found = []
-    for name in ("spec", "seed", "version", "prior_version", "arms"):
+    for name in ("spec", "seed", "version", "prior_version", "arms", *COUNTERS):
         if getattr(row, name) != getattr(other, name):
             found.append(f"{row.name}: {name}")
     taught = _close_bytes(row.total, other.total) if meta is None else _alike(meta, row.total)

@@ -57,15 +57,18 @@ def receive(
     return RewardOutcome("counted", received._replace(reward=amount, counted=amount, due=None))
 
 
-def settle(decision: DecisionRow, spec: ExperimentSpec, seq: int) -> DecisionRow:
-    """The decision at the end of its window: what was held counts, else the default reward."""
+def settle(decision: DecisionRow, spec: ExperimentSpec, version: int, place: int) -> DecisionRow:
+    """The decision at the end of its window: what was held counts, else the default reward.
+
+    `version` and `place` are those of this event.
+    """
     counted = decision.counted
     if counted is None:
         counted = decision.reward
     if counted is None and spec.default_reward is not None:
         arms = len(decision.action) if isinstance(decision.action, list) else None
         counted = spec.default_reward if arms is None else [spec.default_reward] * arms
-    return decision._replace(counted=counted, due=None, settled=seq)
+    return decision._replace(counted=counted, due=None, settled=version, settled_place=place)
 
 
 def _is_again(

@@ -1,4 +1,9 @@
-"""One experiment at work: the parts of an agent, with its tasks in a store."""
+"""One experiment at work: the parts of an agent, with its tasks in a store.
+
+What the tasks of a commit have learned is folded into what all taught when the commit ends, task by
+task in order of their names. Until then a decision knows all of its own task, and of the others
+what was there at the last commit. So a log says in which order to play it again.
+"""
 
 import hashlib
 from collections.abc import Callable, Iterable
@@ -16,13 +21,16 @@ from adats.agents.steps import MOVED_TASKS, Setup, make_setup
 from adats.agents.task_state import TaskState
 from adats.models.core.errors import UnknownTask
 from adats.models.core.types import Arm, ArmBelief, Belief, FloatArray, MetaBelief, Stats
+from adats.service import counters
 from adats.service.errors import Invalid
 from adats.service.field_types import ArmNames, Rows
+from adats.service.group import Group
 from adats.service.priors import prior_of
 from adats.service.spec import ExperimentSpec, arms_of_control, check, options_of
-from adats.service.stores.interface import DecisionRow, ExperimentRow, Reward, Store
-from adats.service.task_cache import StaleTasks, TaskCache
+from adats.service.stores.interface import BeliefRow, DecisionRow, ExperimentRow, Reward
+from adats.service.task_cache import StaleTasks, TaskCache, TaskReader
 
+DRAWS = 500  # to tell the chances of arms, where there is no formula
 ROUND_OFF = 1e6  # a reward taken out whose square is this much larger than the rest leaves that
 
 
@@ -44,16 +52,21 @@ class Chosen(NamedTuple):
 class ServedExperiment:
     """AdaTS with its tasks in a store, a holdout, and randomness keyed by the decision."""
 
-    def __init__(self, spec: ExperimentSpec, row: ExperimentRow, store: Store) -> None:
+    def __init__(self, spec: ExperimentSpec, row: ExperimentRow, store: TaskReader) -> None:
         """As its row has it; `Invalid` if the parts do not fit."""
         check(spec)
         self.spec, self.meta = spec, prior_of(spec)
         self._setup = _setup_of(spec, self.meta)
         self.version, self.prior_version = row.version, row.prior_version
+        self.tasks, self.decisions, self.counted = row.tasks, row.decisions, row.counted
+        self.days_until = row.days_until
         self._key = row.seed.to_bytes(8, "little")
         self._bits = np.random.PCG64(0)
         self._rng = np.random.Generator(self._bits)
         self._stored = row
+        self._places: dict[str, int] = {}  # events of this commit, by task
+        self._unfolded: dict[str, _Unfolded] = {}
+        self._rewards = 0  # that were counted in this commit
         self._blank = self._setup.new_state(self.meta)
         self._check_policy()
         self.task_cache = TaskCache(
@@ -84,6 +97,67 @@ class ServedExperiment:
             except ValueError as error:
                 raise Invalid("policy.name", str(error)) from None
 
+    # commits
+
+    def place(self, task: str) -> int:
+        """Of the next event of a task, among its events in this commit."""
+        place = self._places.get(task, 0)
+        self._places[task] = place + 1
+        return place
+
+    @property
+    def coming(self) -> int:
+        """The version of which everything so far will be a part."""
+        return self.version + 1 if self._places else self.version
+
+    def fold(self, group: Group) -> None:
+        """End the commit: what its tasks have learned becomes part of what all taught."""
+        for task in sorted(self._unfolded):
+            before, arms = self._unfolded[task]
+            state = self._known(task)
+            digest, self.meta = self.meta.replace_task(
+                before.digested(self.meta), state.stats, arms
+            )
+            self.task_cache.put(task, state._replace(stats=digest.stats, digest=digest))
+        self._unfolded.clear()
+        self._put_tasks(group)
+        if self._rewards and self.meta.generation:
+            self._renew(MOVED_TASKS * self._rewards)
+            self._put_tasks(group)
+        self._rewards = 0
+        if self._places:
+            self.version += 1
+            self._places.clear()
+
+    def _put_tasks(self, group: Group) -> None:
+        for task, row in self.task_cache.take_changes().items():
+            group.put_task(self.id, task, row)
+
+    def _renew(self, count: int) -> None:
+        """Bring the next stale tasks up to date."""
+        for _ in range(count):
+            found = self._stale_tasks.next(self.meta)
+            if found is None:
+                return
+            task, state = found
+            state, self.meta = self._setup.renew(self.meta, state)
+            self.task_cache.put(task, state)
+
+    def _present(self, task: str, state: TaskState) -> tuple[MetaBelief, TaskState]:
+        """What all taught, with what this task has learned in this commit."""
+        unfolded = self._unfolded.get(task)
+        if unfolded is None:
+            return self.meta, state
+        before, arms = unfolded
+        digest, meta = self.meta.replace_task(before.digested(self.meta), state.stats, arms)
+        return meta, state._replace(stats=digest.stats, digest=digest)
+
+    def _learned(self, task: str, old: TaskState, new: TaskState, arms: Iterable[int]) -> None:
+        """Keep the new state of a task whose statistics changed in these arms."""
+        before, known = self._unfolded.get(task, (old, frozenset()))
+        self._unfolded[task] = _Unfolded(before, known | frozenset(arms))
+        self.task_cache.put(task, new._replace(digest=None))
+
     # decisions
 
     def decide(
@@ -98,13 +172,15 @@ class ServedExperiment:
         setup = self._setup
         self._bits.state = generator_state(self._key, decision_id)
         seed = cast(Any, self._bits.state)["state"]["state"]  # of draws that count chances
-        state = self.task_cache.get(task) or self._blank
+        known = self.task_cache.get(task)
+        kept = self._blank if known is None else known
+        meta, state = self._present(task, kept)
         rows = setup.arms.rows(features, state.stats.pending_shape[0])
         mask = setup.arms.mask(allowed, None if rows is None else len(rows))
         choice, state = setup.decide(
-            self.meta, state, self._rng, rows, mask, horizon, draws=seed, logged=True
+            meta, state, self._rng, rows, mask, horizon, draws=seed, logged=True
         )
-        self.task_cache.put(task, state)
+        self._decided(task, known, kept if task in self._unfolded else state, state)
         action = choice.action
         chances = cast(FloatArray, choice.propensities)[action].tolist()
         decision = Decision(
@@ -115,6 +191,13 @@ class ServedExperiment:
             propensity=tuple(chances) if isinstance(chances, list) else chances,
         )
         return Chosen(decision, choice.held_out, choice.explored)
+
+    def _decided(
+        self, task: str, known: TaskState | None, kept: TaskState, after: TaskState
+    ) -> None:
+        """Keep what a decision changes in a task; a new one is there from now on."""
+        self.tasks += known is None
+        self.task_cache.put(task, kept._replace(rounds=after.rounds, pending=after.pending))
 
     def record_decision(self, decision: DecisionRow, before: TaskState | None) -> None:
         """A decision as it was made elsewhere, for a task whose state was `before`."""
@@ -174,23 +257,17 @@ class ServedExperiment:
         """
         state, pulled = self._known(decision.task), self._setup.arms.pulled(*_pull(decision))
         pending = state.pending
-        stats = state.stats.add(pulled, reward)
-        state, self.meta = self._setup.learn(self.meta, state, stats, pulled, decided=True)
-        if given_up:
-            state = state._replace(pending=pending)
-        self.task_cache.put(decision.task, state)
-        if self.meta.generation:
-            self._renew()
+        if pending is not None and not given_up:
+            pending = without_pulls(pending, pulled)
+        new = state._replace(stats=state.stats.add(pulled, reward), pending=pending)
+        self._learned(decision.task, state, new, self._arms_in(pulled))
+        self._rewards += 1
 
-    def _renew(self) -> None:
-        """Bring the next two stale tasks up to date."""
-        for _ in range(MOVED_TASKS):
-            found = self._stale_tasks.next(self.meta)
-            if found is None:
-                return
-            task, state = found
-            state, self.meta = self._setup.renew(self.meta, state)
-            self.task_cache.put(task, state)
+    def _arms_in(self, pulled: Any) -> Iterable[int]:
+        """Arms whose statistics a pull changes; none where they are rows of features."""
+        if self.dim:
+            return ()
+        return (pulled,) if type(pulled) is int else np.atleast_1d(pulled).tolist()
 
     def recount(
         self,
@@ -199,7 +276,7 @@ class ServedExperiment:
         new: Reward,
         rows: Callable[[], Iterable[DecisionRow]],
     ) -> None:
-        """Another reward in place of one that counts; `rows` gives those of the task that do."""
+        """Another reward in place of one that counts; `rows` gives the decisions of the task."""
         state, arms = self._known(decision.task), self._setup.arms
         pulled, nothing = arms.pulled(*_pull(decision)), self._blank.stats
         out, into = nothing.add(pulled, old), nothing.add(pulled, new)
@@ -208,12 +285,12 @@ class ServedExperiment:
         if stats.dwarfed_by(out, ROUND_OFF):  # count from the log
             stats = nothing
             for row in rows():
-                value = new if row.id == decision.id else row.counted
-                stats = stats.add(arms.pulled(*_pull(row)), value)
+                value = new if row.decision_id == decision.decision_id else row.counted
+                if value is not None:
+                    stats = stats.add(arms.pulled(*_pull(row)), value)
         elif changed:
             changed = np.atleast_1d(pulled).tolist()
-        digest, self.meta = self.meta.replace_task(state.digested(self.meta), stats, changed)
-        self.task_cache.put(decision.task, state._replace(stats=digest.stats, digest=digest))
+        self._learned(decision.task, state, state._replace(stats=stats), changed)
 
     def give_up(self, decision: DecisionRow) -> None:
         """No reward will come: its pull is not pending any more."""
@@ -238,15 +315,16 @@ class ServedExperiment:
 
     def posterior(self, task: str) -> Belief:
         """The belief over theta of this task."""
-        return self._setup.source.posterior(self.meta, self._known(task))
+        return self._setup.source.posterior(*self._present(task, self._known(task)))
 
     def prior_of(self, task: str) -> Belief:
         """The prior of a task as all the others have taught it."""
-        return self._setup.forget(self.meta, self._known(task)).task_prior()
+        return self._setup.forget(*self._present(task, self._known(task))).task_prior()
 
     def forget(self, task: str) -> None:
-        """Take the task out: the state is that of the remaining log, its actions as given."""
+        """Take the task out, at the end of a commit: the state is that of the remaining log."""
         self.meta = self._setup.forget(self.meta, self._known(task))
+        self.tasks -= 1
         self.task_cache.delete(task)
 
     # arms
@@ -314,18 +392,65 @@ class ServedExperiment:
 
     # the store
 
-    def flush(self, store: Store) -> None:
-        """Write what has changed since the last time."""
-        self.task_cache.flush()
+    def flush(self, group: Group, now: float) -> None:
+        """End the commit, and hand over what has changed since the last time."""
+        self.fold(group)
+        self.task_cache.shrink()
+        until = counters.days_until(now)
+        if until > self.days_until and self.version != self._stored.version:
+            group.count_by_days(self.id, until)
+            self.days_until = until
         row = self._stored._replace(
             version=self.version,
             prior_version=self.prior_version,
             arms=msgspec.json.encode(self.changes).decode(),
             total=self.meta.sums().tobytes(),
+            tasks=self.tasks,
+            decisions=self.decisions,
+            counted=self.counted,
+            days_until=self.days_until,
         )
-        if row != self._stored:
-            store.save_experiment(row)
-            self._stored = row
+        if row == self._stored:
+            return
+        # beliefs are noted when there are a tenth more tasks, and every hour
+        grown = row.tasks > row.believed_tasks and 10 * row.tasks >= 11 * row.believed_tasks
+        if grown or now >= row.believed_at + counters.HOUR:
+            row = row._replace(believed_at=now, believed_tasks=row.tasks)
+            group.add_belief(self._belief(now))
+        group.put_experiment(row)
+        self._stored = row
+
+    def _belief(self, now: float) -> BeliefRow:
+        prior = self.meta.task_prior()
+        best = self._best_chances(prior)
+        return BeliefRow(
+            self.id,
+            self.version,
+            now,
+            self.tasks,
+            prior.mean.tobytes(),
+            prior.scale.tobytes(),
+            None if best is None else best.tobytes(),
+        )
+
+    def _best_chances(self, prior: Belief) -> FloatArray | None:
+        """Of arms to be the best in a new task, of those that can still be chosen."""
+        arms = self._setup.arms
+        if arms.count is None or arms.come_with_decisions:
+            return None
+        chances, still = np.zeros(arms.count), np.array(arms.open)
+        theta = prior.draws(DRAWS, np.random.default_rng(self.version))
+        values = theta if arms.features is None else theta @ arms.features.T
+        best, counts = np.unique(values[:, still].argmax(axis=1), return_counts=True)
+        chances[still[best]] = counts / DRAWS
+        return chances
+
+
+class _Unfolded(NamedTuple):
+    """A task that has learned something in this commit: as it was before, and in which arms."""
+
+    before: TaskState
+    arms: frozenset[int]
 
 
 def _setup_of(spec: ExperimentSpec, meta: MetaBelief) -> Setup:

@@ -8,10 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from adats.service.clock import SteadyClock, check_clock
 from adats.service.engine import Engine
 from adats.service.http.app import LOOPBACK, make_app
+from adats.service.http.connections import Connection, Server, allow_files
 from adats.service.keys import ApiKeys
 from adats.service.stores.sqlite import SQLiteStore
 
@@ -58,17 +60,29 @@ def serve(
             store.close()
             raise
         gc.freeze()  # what is there now stays: no need to look at it again and again
-        config = uvicorn.Config(
-            app,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=GRACE,
-        )
         name = f"[{host}]" if ":" in host else host
         announce(f"http://{name}:{listening.getsockname()[1]}")
-        uvicorn.Server(config).run(sockets=[listening])
+        run(app, listening)
+
+
+def run(app: ASGIApp, listening: socket.socket) -> None:
+    """Answer what comes in at the socket, until the process is stopped."""
+    allow_files()
+    server_of(app).run(sockets=[listening])
+
+
+def server_of(app: ASGIApp) -> Server:
+    config = uvicorn.Config(
+        app,
+        http=Connection,
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=GRACE,
+    )
+    return Server(config)
 
 
 def is_loopback(host: str) -> bool:

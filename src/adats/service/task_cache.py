@@ -3,14 +3,14 @@
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from adats.agents.task_state import TaskState
 from adats.models.core.types import MetaBelief, Task
 from adats.service.errors import DamagedStore
-from adats.service.stores.interface import Store, TaskRow
+from adats.service.stores.interface import TaskRow
 
 MEMORY = 100e6  # bytes, roughly, of the task states of one experiment
 FEWEST = 64  # states that stay in memory all the same
@@ -19,12 +19,21 @@ READ_AT_ONCE = 64  # names of stale tasks
 START = (-1, "")  # before all of them: generation and name
 
 
+class TaskReader(Protocol):
+    """Where task states are read: a view of a store, or a group of operations on it."""
+
+    def task(self, experiment: int, task: str) -> TaskRow | None: ...
+    def stale_tasks(
+        self, experiment: int, generation: int, after: tuple[int, str], limit: int
+    ) -> list[tuple[int, str]]: ...
+
+
 class TaskCache:
-    """A book of tasks that reads from the store what it needs, and writes there at `flush`."""
+    """A book of tasks that reads from the store what it needs, and knows what has changed."""
 
     def __init__(
         self,
-        store: Store,
+        store: TaskReader,
         experiment: int,
         blank: Callable[[], TaskState],
         generation_of: Callable[[Any], int | None],
@@ -40,6 +49,9 @@ class TaskCache:
     def __len__(self) -> int:
         """How many are in memory."""
         return len(self._states)
+
+    def __contains__(self, task: Task) -> bool:
+        return task in self._states
 
     def get(self, task: Task) -> TaskState | None:
         state = self._states.get(task)
@@ -70,13 +82,17 @@ class TaskCache:
         assert not self._changed
         self._states.clear()
 
-    def flush(self) -> None:
-        """Write what has changed, and let go of what has not been used for long."""
+    def take_changes(self) -> dict[str, TaskRow]:
+        """The rows of all that has changed since the last time."""
+        found = {}
         for task in self._changed:
             state = self._states[task]
-            generation = self._generation_of(state.stats)
-            self._store.save_task(self._experiment, str(task), _packed(state), generation)
+            found[str(task)] = _packed(state, self._generation_of(state.stats))
         self._changed.clear()
+        return found
+
+    def shrink(self) -> None:
+        """Let go of what has not been used for long; what has changed must have been taken."""
         self._measure()
         most = max(FEWEST, int(MEMORY / self.state_bytes))
         while len(self._states) > most:
@@ -97,7 +113,7 @@ class StaleTasks:
     The oldest generation comes first, then it goes by name: a replay has the same.
     """
 
-    def __init__(self, store: Store, experiment: int, task_cache: TaskCache) -> None:
+    def __init__(self, store: TaskReader, experiment: int, task_cache: TaskCache) -> None:
         self._store, self._experiment, self._task_cache = store, experiment, task_cache
         self._generation = 0  # up to which tasks are to be brought
         self._waiting: deque[tuple[int, str]] = deque()
@@ -106,7 +122,6 @@ class StaleTasks:
     def next(self, meta: MetaBelief) -> tuple[str, TaskState] | None:
         """The next stale task; None if there is none. What is damaged is left out."""
         if meta.generation != self._generation:
-            self._task_cache.flush()  # the store then knows all that are stale
             self._generation = meta.generation
             self._waiting.clear()
             self._last, self._all_read = START, False
@@ -123,7 +138,7 @@ class StaleTasks:
     def _read(self) -> bool:
         """Whether there are more of them."""
         if not self._all_read:
-            found = self._store.tasks_before(
+            found = self._store.stale_tasks(
                 self._experiment, self._generation, self._last, READ_AT_ONCE
             )
             self._waiting.extend(found)
@@ -132,9 +147,9 @@ class StaleTasks:
         return bool(self._waiting)
 
 
-def _packed(state: TaskState) -> TaskRow:
+def _packed(state: TaskState, generation: int | None) -> TaskRow:
     pending = None if state.pending is None else state.pending.tobytes()
-    return TaskRow(state.stats.flat().tobytes(), state.rounds, pending)
+    return TaskRow(state.stats.flat().tobytes(), state.rounds, pending, generation)
 
 
 def _unpacked(row: TaskRow, blank: TaskState) -> TaskState:

@@ -2,21 +2,31 @@
 
 import asyncio
 import logging
+import math
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import Concatenate, ParamSpec, TypeVar, cast
+from typing import TypeVar, TypeVarTuple, cast
 
+import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.routing import Route, Router
 
-from adats.service import export
-from adats.service.answers import report
+from adats.models.core.errors import UnknownTask
+from adats.service import answers, export
 from adats.service.commit_queue import CommitQueue
 from adats.service.engine import Engine
-from adats.service.errors import DamagedStore, Invalid, NotFound, StoreError, status_of, text_of
+from adats.service.errors import (
+    Busy,
+    DamagedStore,
+    Invalid,
+    NotFound,
+    StoreError,
+    status_of,
+    text_of,
+)
 from adats.service.field_types import MOST_ARMS
 from adats.service.http import openapi
 from adats.service.http.docs_page import page
@@ -28,10 +38,12 @@ from adats.service.http.endpoint import (
     Reply,
     Request,
     StreamedBody,
+    encode,
     no_route,
 )
 from adats.service.http.metrics import Metrics
 from adats.service.http.operations import EXPERIMENT_NAME, OPERATIONS
+from adats.service.http.readers import Readers
 from adats.service.keys import ApiKeys
 from adats.service.messages import (
     AnyRewardRequest,
@@ -40,21 +52,24 @@ from adats.service.messages import (
     ExperimentList,
     Fallback,
     Health,
-    Report,
     RewardBatchRequest,
     RewardRequest,
 )
+from adats.service.served_experiment import ServedExperiment
 from adats.service.spec import arms_of_control, parse
 from adats.service.stores.interface import Action, ExperimentRow, ReadView, Reward
 
+LONG = math.inf  # the size of an operation that may take long
 MOST_WAITING = 1000  # requests; more are turned away
+SCRUB_PAUSE = 1.0  # seconds between two looks at some rows of the store
+ERASE_PAUSE = 0.05  # seconds between two looks whether what was forgotten is gone
 REFRESH = 1.0  # seconds until a key that was added or removed is known
 VERBS = ("decide", "reward")  # first in the routes, which are tried one after another
 PARTLY_DAMAGED = "part of the store is damaged; the service's log says it"
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
-P = ParamSpec("P")
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 log = logging.getLogger("adats.service")
 
@@ -82,9 +97,12 @@ class Service:
     ) -> None:
         self._engine, self._clock_off = engine, clock_off
         self._queue = CommitQueue(engine, most_waiting=most_waiting)
+        self._readers = Readers(engine.store)
         self.metrics = Metrics()
         self._watch()
-        self.access = AccessControl(self._read_keys(), hosts, reopened=reopened)
+        with engine.store.view() as view:
+            keys = ApiKeys(view.key_rows())
+        self.access = AccessControl(keys, hosts, reopened=reopened)
         self._controls: dict[tuple[str, str], Action] = {}  # of experiments that needed a fallback
 
     def _watch(self) -> None:
@@ -103,12 +121,14 @@ class Service:
     @asynccontextmanager
     async def lifespan(self, _: object) -> AsyncIterator[None]:
         self._queue.start()
-        refresh = asyncio.create_task(self._refresh_keys())
+        beside = [asyncio.create_task(work()) for work in (self._refresh_keys, self._scrub)]
         try:
             yield
         finally:
-            refresh.cancel()
+            for work in beside:
+                work.cancel()
             await self._queue.close()
+            self._readers.close()
             self._engine.store.close()
 
     async def _refresh_keys(self) -> None:
@@ -116,13 +136,21 @@ class Service:
         while True:
             await asyncio.sleep(REFRESH)
             try:
-                self.access.renew(await run_in_threadpool(self._read_keys))
+                keys = await self._readers.read(lambda view: ApiKeys(view.key_rows()))
+                self.access.renew(keys)
             except (StoreError, DamagedStore) as error:
                 log.error("the keys cannot be read: %s", error)
 
-    def _read_keys(self) -> ApiKeys:
-        with self._engine.store.view() as view:
-            return ApiKeys(view.key_rows())
+    async def _scrub(self) -> None:
+        """Look at all that is in the store, some rows at a time."""
+        while True:
+            await asyncio.sleep(SCRUB_PAUSE)
+            try:
+                found = await self._readers.run(self._engine.store.scrub)
+            except (StoreError, DamagedStore, Busy) as error:
+                found = [str(error)]
+            for line in found:
+                self._queue.note_damage(DamagedStore(line))
 
     # requests that go through the queue
 
@@ -130,11 +158,8 @@ class Service:
         name = request.path["name"]
         if not re.fullmatch(EXPERIMENT_NAME, name):
             raise Invalid("name", "a name has 1 to 100 of A-Z a-z 0-9 . _ -, no . or - first")
-        made, info = await self._do(self._engine.put, request, request.body)
+        made, info = await self._do(self._engine.put, request, request.body, size=LONG)
         return Reply(info, 201 if made else 200)
-
-    async def about(self, request: Request) -> Reply:
-        return Reply(await self._do(self._engine.about, request))
 
     async def decide(self, request: Request) -> Reply:
         try:
@@ -153,7 +178,9 @@ class Service:
             if given.decision_id is not None or given.reward is not None:
                 raise Invalid("rewards", "give one reward or a batch of rewards, not both")
             batch = RewardBatchRequest(given.rewards)
-            return Reply(await self._do(self._engine.rewards, request, batch))
+            return Reply(
+                await self._do(self._engine.rewards, request, batch, size=len(given.rewards))
+            )
         for field in ("decision_id", "reward"):
             if getattr(given, field) is None:
                 raise Invalid(field, f"a reward needs {field}")
@@ -162,63 +189,90 @@ class Service:
         )
         return Reply(await self._do(self._engine.reward, request, one))
 
-    async def task(self, request: Request) -> Reply:
-        return Reply(await self._do(self._engine.task, request, request.path["task"]))
-
     async def forget(self, request: Request) -> Reply:
-        await self._do(self._engine.forget, request, request.path["task"])
+        """Nobody reads meanwhile: a view would keep what is forgotten in the log of the store."""
+        async with self._readers.none():
+            await self._do(self._engine.forget, request, request.path["task"], size=LONG)
+        while not self._engine.store.erased:  # another process reads; every commit tries again
+            await asyncio.sleep(ERASE_PAUSE)
         return Reply(status=204)
 
-    async def meta(self, request: Request) -> Reply:
-        return Reply(await self._do(self._engine.meta, request))
-
     async def add_arm(self, request: Request) -> Reply:
-        return Reply(await self._do(self._engine.add_arm, request, request.body))
+        return Reply(await self._do(self._engine.add_arm, request, request.body, size=LONG))
 
     async def retire_arm(self, request: Request) -> Reply:
-        return Reply(await self._do(self._engine.retire_arm, request, request.path["arm"]))
+        return Reply(
+            await self._do(self._engine.retire_arm, request, request.path["arm"], size=LONG)
+        )
 
     async def _do(
         self,
-        operation: Callable[Concatenate[str, str, P], T],
+        operation: Callable[[str, str, *Ts], T],
         request: Request,
-        *more: P.args,
-        **named: P.kwargs,
+        *more: *Ts,
+        size: float = 1.0,
     ) -> T:
-        """An operation of the engine on the experiment of a request."""
-        name = request.path["name"]
-        return await self._queue.do(partial(operation, request.tenant, name, *more, **named))
+        """An operation of the engine on the experiment of a request; what may take long is LONG."""
+        owner = request.tenant, request.path["name"]
+        return await self._queue.do(partial(operation, *owner, *more), *owner, size)
 
     # requests that only read what is committed
 
     async def experiments(self, request: Request) -> Reply:
-        return Reply(ExperimentList(await run_in_threadpool(self._names, request.tenant)))
+        def names(view: ReadView) -> ExperimentList:
+            return ExperimentList([row.name for row in view.experiments(request.tenant)])
 
-    def _names(self, tenant: str) -> list[str]:
-        with self._engine.store.view() as view:
-            return [row.name for row in view.experiments(tenant)]
+        return Reply(await self._readers.read(names))
+
+    async def about(self, request: Request) -> Reply:
+        name = request.path["name"]
+        return await self._read(
+            request, lambda view, row: answers.experiment_info(name, _at_work(view, row))
+        )
+
+    async def task(self, request: Request) -> Reply:
+        task = request.path["task"]
+        try:
+            return await self._read(
+                request, lambda view, row: answers.task_belief(task, _at_work(view, row))
+            )
+        except UnknownTask:
+            raise NotFound(f"there is no task {task!r}") from None
+
+    async def meta(self, request: Request) -> Reply:
+        return await self._read(
+            request, lambda view, row: answers.prior_belief(_at_work(view, row))
+        )
 
     async def report(self, request: Request) -> Reply:
-        return Reply(await run_in_threadpool(self._report, request))
+        now = self._engine.now()
+        return await self._read(request, lambda view, row: answers.report(view, row, now))
 
-    def _report(self, request: Request) -> Report:
-        with self._engine.store.view() as view:
-            return report(view, _experiment(view, request), self._engine.now())
+    async def _read(
+        self, request: Request, answer: Callable[[ReadView, ExperimentRow], msgspec.Struct]
+    ) -> Reply:
+        """An answer about the experiment of a request, as it is in the store."""
+
+        def encoded(view: ReadView) -> bytes:
+            return encode(answer(view, _experiment(view, request)))
+
+        try:
+            return Reply(RawBody(await self._readers.read(encoded), "application/json"))
+        except DamagedStore as error:
+            self._queue.note_damage(error)
+            raise
 
     async def log(self, request: Request) -> Reply:
         kind = request.query.get("format", "ndjson")
         if kind not in export.FORMATS:
             raise Invalid("format", f"the log comes as {' or '.join(export.FORMATS)}, not {kind!r}")
-        view = await run_in_threadpool(self._engine.store.view)
-        try:
+        async with AsyncExitStack() as stack:
+            view, stop = await stack.enter_async_context(self._readers.export())
             pieces = await run_in_threadpool(self._log_pieces, view, request, kind)
-        except BaseException:
-            view.close()
-            raise
-        return Reply(StreamedBody(pieces, export.FORMATS[kind], view.close))
+            return Reply(StreamedBody(pieces, export.FORMATS[kind], stop, stack.pop_all().aclose))
 
     def _log_pieces(self, view: ReadView, request: Request, kind: str) -> Iterator[bytes]:
-        return export.log(view, _experiment(view, request), self._engine.store, kind)
+        return export.log(view, _experiment(view, request), kind)
 
     async def _open_control(self, request: Request) -> Action | None:
         """The control action, if the experiment names one and the request leaves it open."""
@@ -226,18 +280,13 @@ class Service:
         control = self._controls.get(key)
         if control is None:
             try:
-                control = await run_in_threadpool(self._control, *key)
+                control = await self._readers.read(lambda view: _control(view, *key))
             except (StoreError, DamagedStore):
                 return None
         if control is None or not _is_open(control, request.body):
             return None
         self._controls[key] = control
         return control
-
-    def _control(self, tenant: str, name: str) -> Action | None:
-        with self._engine.store.view() as view:
-            row = view.experiment(tenant, name)
-        return None if row is None else parse(row.spec).control
 
     # the service itself
 
@@ -301,6 +350,15 @@ def _experiment(view: ReadView, request: Request) -> ExperimentRow:
     if row is None:
         raise NotFound(f"there is no experiment {request.path['name']!r}")
     return row
+
+
+def _at_work(view: ReadView, row: ExperimentRow) -> ServedExperiment:
+    return ServedExperiment(parse(row.spec), row, view)
+
+
+def _control(view: ReadView, tenant: str, name: str) -> Action | None:
+    row = view.experiment(tenant, name)
+    return None if row is None else parse(row.spec).control
 
 
 def _is_open(control: Action, request: DecisionRequest) -> bool:

@@ -1,5 +1,6 @@
 """Between ASGI and the operations: who asks, what exactly, and how the answer looks."""
 
+import asyncio
 import json
 import logging
 import math
@@ -10,7 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
-from starlette.concurrency import iterate_in_threadpool
+from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
 from adats.service.errors import (
@@ -33,9 +34,14 @@ from adats.service.messages import Error
 T = TypeVar("T")
 Json = dict[str, "Json"] | list["Json"] | str | float | bool | None
 
+LARGE = 64_000  # bytes of a body that is parsed in a thread
+MOST_VALUES = 500_000  # in a body: a parser keeps everybody waiting
+SLOWEST = 10.0  # seconds in which a client has to take a piece of a body
 LONGEST_TEXT = 300  # characters of what was sent, in an error
 _WHERE = re.compile(r"(.*?)(?: - at `\$\.?([^`]*)`)?", re.DOTALL)
 _FIELD = re.compile(r"Object (?:contains unknown|missing required) field `(.*)`", re.DOTALL)
+_PLACE = re.compile(r"\(byte (\d+)\)")
+_NUMBER = re.compile(rb"NaN|-?Infinity")
 Headers = tuple[tuple[bytes, bytes], ...]
 
 RETRY: Headers = ((b"retry-after", b"1"),)
@@ -134,18 +140,25 @@ class BodyReader(Generic[T]):
                 raise TooLarge(f"the body has more than {self._largest:,} bytes")
             parts.append(part)
             if not message.get("more_body"):
-                return self._decode(b"".join(parts))
+                body = b"".join(parts)
+                return (
+                    await run_in_threadpool(self._decode, body)
+                    if size > LARGE
+                    else self._decode(body)
+                )
 
     def _decode(self, body: bytes) -> T:
         """The body as its type, or `Invalid` with the field."""
+        if len(body) > LARGE and body.count(b",") > MOST_VALUES:
+            raise Invalid(None, f"the body has more than {MOST_VALUES:,} values")
         try:
             return self._decoder.decode(body)
         except msgspec.ValidationError as error:
             raise _explained(str(error)) from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            found = _not_finite(body)
+            found = _not_finite(body, str(error))
             if found is not None:
-                raise Invalid(found, "numbers must be finite") from None
+                raise Invalid(found or None, "numbers must be finite") from None
             raise Invalid(None, f"the body is not JSON: {error}") from None
 
 
@@ -163,8 +176,11 @@ def _short(text: str) -> str:
     return text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT] + "…"
 
 
-def _not_finite(body: bytes) -> str | None:
-    """Where NaN or an infinity is, in what is JSON but for that."""
+def _not_finite(body: bytes, error: str) -> str | None:
+    """Where NaN or an infinity is, in what is JSON but for that; empty if that takes too long."""
+    if len(body) > LARGE:
+        place = _PLACE.search(error)
+        return "" if place and _NUMBER.match(body, int(place[1])) else None
     try:
         found = _search(json.loads(body)).removeprefix(".")
     except (ValueError, RecursionError):
@@ -207,21 +223,44 @@ class RawBody(NamedTuple):
 
 
 class StreamedBody(NamedTuple):
-    """A body that is made while it is sent, in a thread."""
+    """A body that is made while it is sent, in a thread, until it has to stop."""
 
     pieces: Iterator[bytes]
     media: str
-    close: Callable[[], None]
+    stop: asyncio.Event
+    close: Callable[[], Awaitable[None]]
 
-    async def send_to(self, send: Send) -> None:
+    async def send_to(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Whoever hangs up, or reads too slowly, gets no more, and nothing more is made."""
+        gone = asyncio.create_task(self._wait_for_end(receive))
+        stopped = asyncio.create_task(self.stop.wait())
         headers = [(b"content-type", self.media.encode())]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
         try:
-            async for piece in iterate_in_threadpool(self.pieces):
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            more = True
+            while more:
+                piece = await run_in_threadpool(next, self.pieces, None)
+                more = piece is not None
+                message = {"type": "http.response.body", "body": piece or b"", "more_body": more}
+                sent = asyncio.ensure_future(send(message))
+                await asyncio.wait(
+                    (sent, gone, stopped), timeout=SLOWEST, return_when=asyncio.FIRST_COMPLETED
+                )
+                if not sent.done() or self.stop.is_set():
+                    sent.cancel()
+                    if "abort" in scope:
+                        scope["abort"]()
+                        await gone
+                    return
         finally:
-            self.close()
-        await send({"type": "http.response.body", "body": b""})
+            gone.cancel()
+            stopped.cancel()
+            await self.close()
+
+    async def _wait_for_end(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self.stop.set()
 
 
 class Reply(NamedTuple):
@@ -257,7 +296,7 @@ class Endpoint:
             if reply.status == FAULT:
                 log.error("%s failed", self._operation.name, exc_info=error)
         if isinstance(reply.body, StreamedBody):
-            await reply.body.send_to(send)
+            await reply.body.send_to(scope, receive, send)
         elif isinstance(reply.body, RawBody):
             await respond(send, reply.status, *reply.body)
         else:

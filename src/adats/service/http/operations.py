@@ -26,7 +26,7 @@ LARGEST_SPEC = 8_000_000  # bytes of a body with a prior in it
 EXPERIMENT_NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$"
 EXPERIMENT = "/v1/experiments/{name}"
 BODY = (413, 415, 422)  # what can be wrong with a body
-QUEUED = (429, 503)  # operations that wait for the store
+QUEUED = (429, 503)  # operations that may have to wait
 
 
 class Operation(NamedTuple):
@@ -50,7 +50,7 @@ OPERATIONS = (
         path="/v1/experiments",
         summary="The names of all experiments.",
         response=(ExperimentList,),
-        codes=(503,),
+        codes=QUEUED,
     ),
     Operation(
         name="put",
@@ -115,7 +115,7 @@ OPERATIONS = (
         path=EXPERIMENT + "/report",
         summary="The lift over the holdout with a 95 % interval, and rewards that are missing.",
         response=(Report,),
-        codes=(404, 503),
+        codes=(404, *QUEUED),
     ),
     Operation(
         name="log",
@@ -123,7 +123,7 @@ OPERATIONS = (
         path=EXPERIMENT + "/log",
         summary="Decisions and their rewards in the project's log format, ready for `adats fit`.",
         media=tuple(FORMATS.values()),
-        codes=(404, 422, 503),
+        codes=(404, 422, *QUEUED),
     ),
     Operation(
         name="add_arm",

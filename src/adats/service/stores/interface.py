@@ -1,16 +1,16 @@
 """What the service needs of a store, and the rows that it keeps. `sqlite` is the one there is.
 
-Everything between `begin` and `commit` happens or does not. A store is used by one engine; what
-only reads (reports, exports) has a view of its own.
+A group of operations begins, loads what it needs, and saves what has become of it. What was loaded
+is nobody else's until then: a store that several processes write to locks the tasks first, in
+order of their names, then reads. `save` writes all or nothing, and it is durable when it returns.
 
-With a task goes the generation in which it was digested, None if that does not matter.
-`tasks_before` finds the next tasks of earlier generations, in order of generation and name.
-`earlier_rewards` are those of a decision that can matter to another reward, in order: the last; and
-those with the same name or, if it has none, those without that are the same.
+Every commit that changes an experiment has a number, its `version`. Events are ordered by version,
+then task, then their place among the task's events in that commit. So no row is changed by all.
 """
 
-from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol, Self
 
 from adats.models.core.types import Arm
 
@@ -24,16 +24,23 @@ class ExperimentRow(NamedTuple):
     name: str
     spec: str  # as it was made, in canonical JSON
     seed: int
-    version: int  # events so far
+    version: int  # commits so far
     prior_version: int
     arms: str  # what was added and retired since, in JSON
     total: bytes  # the sum of all messages
+    tasks: int = 0
+    decisions: int = 0
+    counted: int = 0  # decisions whose reward counts
+    days_until: int = 0  # before this time decisions are counted by days, from then on by hours
+    believed_at: float = 0.0  # when beliefs were noted last
+    believed_tasks: int = 0  # and how many tasks there were
 
 
 class TaskRow(NamedTuple):
     stats: bytes
     rounds: int
     pending: bytes | None
+    generation: int | None = None  # in which it was digested, if that matters
 
 
 class DecisionRow(NamedTuple):
@@ -41,7 +48,7 @@ class DecisionRow(NamedTuple):
 
     id: int  # the store's own; 0 for a new one
     experiment: int
-    seq: int  # its place among the experiment's events
+    version: int  # of the commit that it is in
     decision_id: str
     task: str
     action: Action
@@ -54,30 +61,45 @@ class DecisionRow(NamedTuple):
     explored: int  # whether the action is not the posterior's best
     holdout: int | None  # whether it was held out; None if it could not be
     due: float | None = None  # when something is left to do at the end of the window
-    settled: int | None = None  # its place among the events, if the window's end changed something
+    settled: int | None = None  # version of the commit in which the window's end changed something
     received: int = 0  # rewards
     reward: Reward | None = None  # what the rewards in time amount to
     counted: Reward | None = None  # what is in the statistics
+    place: int = 0  # among the events of its task in its commit
+    settled_place: int = 0  # the same of the window's end
 
 
 class RewardRow(NamedTuple):
     id: int
     experiment: int
-    seq: int
-    decision: int  # the store's id of it
+    version: int
+    decision: int  # the store's id of it; 0 if that is new too
     reward: Reward
     reward_id: str | None
     time: float
+    place: int = 0
 
 
 class ChangeRow(NamedTuple):
-    """An arm added or retired, or a task forgotten."""
+    """An arm added or retired, or a task forgotten; alone in its commit."""
 
     experiment: int
-    seq: int
+    version: int
     kind: str
     data: str
     time: float
+
+
+class BeliefRow(NamedTuple):
+    """What was believed of a new task, at some time."""
+
+    experiment: int
+    version: int
+    time: float
+    tasks: int
+    mean: bytes
+    scale: bytes
+    best: bytes | None  # the chance of each arm to be the best; None where there are no arms
 
 
 class KeyRow(NamedTuple):
@@ -88,77 +110,163 @@ class KeyRow(NamedTuple):
     created: float
 
 
-class DecisionCounts(NamedTuple):
-    """Of the decisions of an experiment."""
+class Bucket(NamedTuple):
+    """Decisions of one hour, or of one day, that chose the same arm."""
 
-    decisions: int
-    tasks: int
-    counted: int
-    missing: int
-    expired: int
-    explored: int
-
-
-class RewardMoments(NamedTuple):
-    """Number, mean and summed squared deviations of rewards."""
-
-    size: int
-    mean: float
-    squares: float
+    experiment: int
+    start: int  # seconds since 1970
+    span: int  # seconds
+    arm: str  # in JSON; null for several at once
+    held_out: int  # 1, or 0; -1 if they could not be
 
 
-class ReadView(Protocol):
-    """Reading what is committed, beside the engine."""
+class Counts(NamedTuple):
+    """Of the decisions of a bucket. Sums are exact: integers in units of 2⁻¹⁰⁷⁴ and 2⁻²¹⁴⁸."""
 
-    def __enter__(self) -> "ReadView": ...
-    def __exit__(self, *_: object) -> None: ...
-    def close(self) -> None: ...
+    decisions: int = 0
+    explored: int = 0
+    rewarded: int = 0  # have a reward, counted or held
+    counted: int = 0
+    sum: int = 0  # of rewards that count
+    squares: int = 0  # of the same
+
+    def plus(self, other: "Counts", sign: int = 1) -> "Counts":
+        decisions, explored, rewarded, counted, total, squares = other
+        return Counts(
+            self.decisions + sign * decisions,
+            self.explored + sign * explored,
+            self.rewarded + sign * rewarded,
+            self.counted + sign * counted,
+            self.sum + sign * total,
+            self.squares + sign * squares,
+        )
+
+
+class RewardKey(NamedTuple):
+    """A reward that came for a decision."""
+
+    experiment: int
+    decision_id: str
+    reward: Reward
+    reward_id: str | None
+
+
+TaskKey = tuple[int, str]  # experiment and task
+DecisionKey = tuple[int, str]  # experiment and decision_id
+
+
+class Keys(NamedTuple):
+    """What a group of operations is about."""
+
+    tasks: Collection[TaskKey] = ()
+    decisions: Collection[DecisionKey] = ()
+    rewards: Collection[RewardKey] = ()
+
+
+class Loaded(NamedTuple):
+    """What is there of it. Rewards are those of their decisions that can matter to another.
+
+    Of each decision these are, in order: the last; and those with the same name or, if it has
+    none, those without that are the same.
+    """
+
+    tasks: dict[TaskKey, TaskRow]
+    decisions: dict[DecisionKey, DecisionRow]
+    rewards: dict[DecisionKey, list[RewardRow]]
+
+
+@dataclass(slots=True)
+class Changes:
+    """What a group of operations changes. What is forgotten goes first."""
+
+    experiments: dict[int, ExperimentRow] = field(default_factory=dict)
+    forgotten: list[TaskKey] = field(default_factory=list)
+    tasks: dict[TaskKey, TaskRow] = field(default_factory=dict)
+    decisions: dict[DecisionKey, DecisionRow] = field(default_factory=dict)
+    rewards: list[tuple[DecisionKey, RewardRow]] = field(default_factory=list)
+    changes: list[ChangeRow] = field(default_factory=list)
+    counts: dict[Bucket, Counts] = field(default_factory=dict)  # differences
+    beliefs: list[BeliefRow] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, name) for name in self.__slots__)
+
+
+class Reader(Protocol):
+    """Reading what is committed."""
+
     def experiments(self, tenant: str | None = None) -> list[ExperimentRow]: ...
     def experiment(self, tenant: str, name: str) -> ExperimentRow | None: ...
+    def by_id(self, experiment: int) -> ExperimentRow: ...
+    def task(self, experiment: int, task: str) -> TaskRow | None: ...
+    def stale_tasks(
+        self, experiment: int, generation: int, after: tuple[int, str], limit: int
+    ) -> list[tuple[int, str]]:
+        """The next tasks of earlier generations, in order of generation and name."""
+        ...
+
+    def decisions(
+        self, experiment: int, since: float | None = None, before: float | None = None
+    ) -> Iterator[DecisionRow]:
+        """In order; of some time only, if that is given."""
+        ...
+
+    def decisions_of(self, experiment: int, task: str) -> list[DecisionRow]: ...
+    def counts(self, experiment: int) -> dict[Bucket, Counts]: ...
+
+
+class ReadView(Reader, Protocol):
+    """Reading beside the engine: what was committed when the view was opened."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_: object) -> None: ...
+    def close(self) -> None: ...
     def tasks(self, experiment: int) -> Iterator[tuple[str, TaskRow]]: ...
-    def decisions(self, experiment: int) -> Iterator[DecisionRow]: ...
     def rewards(self, experiment: int) -> Iterator[RewardRow]: ...
     def changes(self, experiment: int) -> Iterator[ChangeRow]: ...
-    def decision_counts(self, experiment: int, over: float | None) -> DecisionCounts: ...
-    def reward_moments(self, experiment: int, over: float | None) -> dict[int, RewardMoments]: ...
+    def beliefs(self, experiment: int) -> Iterator[BeliefRow]: ...
     def overdue(self, experiment: int, now: float) -> float | None: ...
     def due_count(self, now: float) -> int: ...
     def newest_time(self) -> float | None: ...
     def key_rows(self) -> list[KeyRow]: ...
 
 
-class Store(Protocol):
-    """Writing, in transactions."""
+class Store(Reader, Protocol):
+    """Writing, a group at a time."""
+
+    erased: bool  # False: something that was forgotten is in a log, which somebody still reads
 
     def begin(self) -> None: ...
-    def commit(self) -> None: ...
-    def rollback(self) -> None: ...
-    def close(self) -> None: ...
-    def view(self) -> ReadView: ...
-
-    def experiment(self, tenant: str, name: str) -> ExperimentRow | None: ...
-    def by_id(self, experiment: int) -> ExperimentRow: ...
-    def add_experiment(self, row: ExperimentRow) -> int: ...
-    def save_experiment(self, row: ExperimentRow) -> None: ...
-
-    def task(self, experiment: int, task: str) -> TaskRow | None: ...
-    def save_task(
-        self, experiment: int, task: str, row: TaskRow, generation: int | None
-    ) -> None: ...
-    def tasks_before(
-        self, experiment: int, generation: int, after: tuple[int, str], limit: int
-    ) -> list[tuple[int, str]]: ...
-    def counts(self, experiment: int) -> tuple[int, int, int]: ...
-    def counted(self, experiment: int, task: str) -> list[DecisionRow]: ...
-    def forget(self, experiment: int, task: str) -> None: ...
-
-    def decision(self, experiment: int, decision_id: str) -> DecisionRow | None: ...
-    def add_decision(self, row: DecisionRow) -> int: ...
-    def save_decision(self, row: DecisionRow) -> None: ...
+    def load(self, keys: Keys) -> Loaded: ...
     def due(self, now: float, limit: int) -> list[DecisionRow]: ...
+    def new_experiment(self) -> int:
+        """An id that no other experiment has."""
+        ...
 
-    def earlier_rewards(
-        self, decision: int, reward: Reward, reward_id: str | None
-    ) -> list[RewardRow]: ...
-    def add_reward(self, row: RewardRow) -> None: ...
-    def add_change(self, row: ChangeRow) -> None: ...
+    def write(self, changes: Changes) -> None:
+        """The first part of `save`, which does not wait for the disk."""
+        ...
+
+    def commit(self, changes: Changes) -> None:
+        """The other part: it waits, in any thread, and what was written is durable."""
+        ...
+
+    def save(self, changes: Changes) -> None:
+        """Both."""
+        ...
+
+    def rollback(self) -> None: ...
+    def view(self) -> ReadView: ...
+    def scrub(self) -> list[str]:
+        """Look at some more rows, round and round; what is wrong with them. In any thread."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class KeyBook(Protocol):
+    """The keys of a store, which may be in use."""
+
+    def key_rows(self) -> list[KeyRow]: ...
+    def add(self, row: KeyRow) -> None: ...
+    def remove(self, key: str, mark: KeyRow) -> bool: ...

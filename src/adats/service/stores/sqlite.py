@@ -8,25 +8,32 @@ and none is used that is not as it was written.
 import errno
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from adats.models.core.errors import FileFormatError
 from adats.service.errors import DamagedStore, StoreError
 from adats.service.stores import sqlite_rows as rows
 from adats.service.stores.interface import (
+    BeliefRow,
+    Bucket,
     ChangeRow,
-    DecisionCounts,
+    Changes,
+    Counts,
+    DecisionKey,
     DecisionRow,
     ExperimentRow,
     KeyRow,
-    Reward,
-    RewardMoments,
+    Keys,
+    Loaded,
+    RewardKey,
     RewardRow,
     TaskRow,
 )
+from adats.service.stores.sqlite_check import Scrub
 from adats.service.stores.sqlite_file import (
     LOCK_WAIT,
     Witness,
@@ -35,14 +42,20 @@ from adats.service.stores.sqlite_file import (
     file_ids,
     open_to_write,
     real_path,
-    upgrade,
 )
 
 Values = Sequence[Any] | dict[str, Any]
+T = TypeVar("T")
+TROUBLE = (sqlite3.Error, UnicodeDecodeError)  # the latter for names in messages of the former
 
 _EXPERIMENT = rows.columns(ExperimentRow)
+_TASK = f"experiment, task, {rows.columns(TaskRow)}"
 _DECISION = rows.columns(DecisionRow)
 _REWARD = rows.columns(RewardRow)
+_CHANGE = rows.columns(ChangeRow)
+_BELIEF = rows.columns(BeliefRow)
+_KEY = rows.columns(KeyRow)
+_COUNTS = rows.columns(Bucket, Counts)
 
 
 class SQLiteReader:
@@ -54,20 +67,27 @@ class SQLiteReader:
     def _run(self, sql: str, values: Values = ()) -> sqlite3.Cursor:
         try:
             return self._connection.execute(sql, values)
-        except sqlite3.Error as error:
+        except TROUBLE as error:
             raise _explained(error) from error
 
     def _all(self, sql: str, values: Values = ()) -> Iterator[Any]:
         try:
             cursor = self._connection.execute(sql, values)
             yield from iter(cursor.fetchone, None)  # a cursor would be closed, maybe too late
-        except sqlite3.Error as error:
+        except TROUBLE as error:
             raise _explained(error) from error
 
     def _one(self, sql: str, values: Values = ()) -> Any:
         try:
             return self._connection.execute(sql, values).fetchone()
-        except sqlite3.Error as error:
+        except TROUBLE as error:
+            raise _explained(error) from error
+
+    def look(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Whatever a check finds in the connection."""
+        try:
+            return work(self._connection)
+        except TROUBLE as error:
             raise _explained(error) from error
 
     def experiment(self, tenant: str, name: str) -> ExperimentRow | None:
@@ -77,6 +97,8 @@ class SQLiteReader:
 
     def by_id(self, experiment: int) -> ExperimentRow:
         row = self._one(f"SELECT {_EXPERIMENT} FROM experiments WHERE id = ?", (experiment,))
+        if row is None:
+            raise rows.damaged(f"experiment {experiment}")
         return rows.experiment_from(row)
 
     def experiments(self, tenant: str | None = None) -> list[ExperimentRow]:
@@ -85,25 +107,56 @@ class SQLiteReader:
         return [rows.experiment_from(row) for row in self._all(sql, values)]
 
     def task(self, experiment: int, task: str) -> TaskRow | None:
-        sql = "SELECT stats, rounds, pending, crc FROM tasks WHERE experiment = ? AND task = ?"
+        sql = f"SELECT {_TASK} FROM tasks WHERE experiment = ? AND task = ?"
         row = self._one(sql, (experiment, task))
-        return None if row is None else rows.task_from(experiment, task, row)
+        return None if row is None else rows.task_from(row)[1]
 
     def tasks(self, experiment: int) -> Iterator[tuple[str, TaskRow]]:
-        sql = "SELECT stats, rounds, pending, crc, task FROM tasks WHERE experiment = ? ORDER BY id"
-        for *row, task in self._all(sql, (experiment,)):
-            yield task, rows.task_from(experiment, task, row)
+        sql = f"SELECT {_TASK} FROM tasks WHERE experiment = ? ORDER BY id"
+        yield from map(rows.task_from, self._all(sql, (experiment,)))
 
-    def decisions(self, experiment: int) -> Iterator[DecisionRow]:
-        sql = f"SELECT {_DECISION} FROM decisions NOT INDEXED WHERE experiment = ? ORDER BY id"
-        yield from map(rows.decision_from, self._all(sql, (experiment,)))
+    def stale_tasks(
+        self, experiment: int, generation: int, after: tuple[int, str], limit: int
+    ) -> list[tuple[int, str]]:
+        sql = (
+            "SELECT generation, task FROM tasks WHERE experiment = ? AND generation < ? "
+            "AND (generation, task) > (?, ?) ORDER BY generation, task LIMIT ?"
+        )
+        return list(self._all(sql, (experiment, generation, *after, limit)))
+
+    def decision(self, experiment: int, decision_id: str) -> DecisionRow | None:
+        sql = f"SELECT {_DECISION} FROM decisions WHERE experiment = ? AND decision_id = ?"
+        row = self._one(sql, (experiment, decision_id))
+        return None if row is None else rows.decision_from(row)
+
+    def decisions(
+        self, experiment: int, since: float | None = None, before: float | None = None
+    ) -> Iterator[DecisionRow]:
+        table, where, values = "decisions NOT INDEXED", "experiment = ?", (experiment,)
+        if since is not None and before is not None:
+            table, where = "decisions", "experiment = ? AND time >= ? AND time < ?"
+            values = (experiment, since, before)  # type: ignore[assignment]
+        sql = f"SELECT {_DECISION} FROM {table} WHERE {where} ORDER BY id"
+        yield from map(rows.decision_from, self._all(sql, values))
+
+    def decisions_of(self, experiment: int, task: str) -> list[DecisionRow]:
+        sql = f"SELECT {_DECISION} FROM decisions WHERE experiment = ? AND task = ? ORDER BY id"
+        return [rows.decision_from(row) for row in self._all(sql, (experiment, task))]
 
     def changes(self, experiment: int) -> Iterator[ChangeRow]:
-        sql = "SELECT * FROM changes WHERE experiment = ? ORDER BY rowid"
+        sql = f"SELECT {_CHANGE} FROM changes WHERE experiment = ? ORDER BY rowid"
         yield from map(rows.change_from, self._all(sql, (experiment,)))
 
+    def counts(self, experiment: int) -> dict[Bucket, Counts]:
+        sql = f"SELECT {_COUNTS} FROM hourly WHERE experiment = ? ORDER BY start"
+        return dict(map(rows.counts_from, self._all(sql, (experiment,))))
+
+    def beliefs(self, experiment: int) -> Iterator[BeliefRow]:
+        sql = f"SELECT {_BELIEF} FROM beliefs WHERE experiment = ? ORDER BY rowid"
+        yield from map(rows.belief_from, self._all(sql, (experiment,)))
+
     def key_rows(self) -> list[KeyRow]:
-        return list(map(rows.key_from, self._all("SELECT * FROM keys ORDER BY created")))
+        return list(map(rows.key_from, self._all(f"SELECT {_KEY} FROM keys ORDER BY created")))
 
 
 class SQLiteReadView(SQLiteReader):
@@ -129,50 +182,30 @@ class SQLiteReadView(SQLiteReader):
         sql = f"SELECT {_REWARD} FROM rewards WHERE experiment = ? ORDER BY id"
         yield from map(rows.reward_from, self._all(sql, (experiment,)))
 
-    def decision_counts(self, experiment: int, over: float | None) -> DecisionCounts:
-        """Decisions made up to `over` had a window that has ended."""
-        ended = -1.0 if over is None else over
-        sql = (
-            "SELECT count(*), count(DISTINCT task), count(counted), "
-            "total(reward IS NULL AND time > :ended), total(reward IS NULL AND time <= :ended), "
-            "total(explored) FROM decisions WHERE experiment = :experiment"
-        )
-        row = self._one(sql, {"ended": ended, "experiment": experiment})
-        return DecisionCounts(*map(int, row))
-
     def overdue(self, experiment: int, now: float) -> float | None:
         """When the first decision was made whose window is over and which is not settled."""
-        sql = "SELECT min(time) FROM decisions WHERE experiment = ? AND due <= ?"
-        first: float | None = self._one(sql, (experiment, now))[0]
-        return first
+        sql = (
+            f"SELECT {_DECISION} FROM decisions WHERE experiment = ? AND due <= ? "
+            "ORDER BY time LIMIT 1"
+        )
+        first = self._one(sql, (experiment, now))
+        return None if first is None else rows.decision_from(first).time
 
     def due_count(self, now: float) -> int:
         """Decisions of all experiments whose window is over and which are not settled."""
         return int(self._one("SELECT count(*) FROM decisions WHERE due <= ?", (now,))[0])
 
     def newest_time(self) -> float | None:
-        """Of the last decisions and rewards; None if there are none."""
-        last = "SELECT max(time) AS time FROM (SELECT time FROM {} ORDER BY id DESC LIMIT 1000)"
-        both = f"{last.format('decisions')} UNION ALL {last.format('rewards')}"
-        newest: float | None = self._one(f"SELECT max(time) FROM ({both})")[0]
-        return newest
-
-    def reward_moments(self, experiment: int, over: float | None) -> dict[int, RewardMoments]:
-        """Rewards of decisions that were held out, 1, and of those that could have been, 0."""
-        sql = """
-            WITH counted_rewards AS (
-                SELECT holdout, CASE typeof(counted) WHEN 'text'
-                    THEN (SELECT total(value) FROM json_each(counted)) ELSE counted END AS y
-                FROM decisions WHERE experiment = :experiment AND counted IS NOT NULL
-                    AND holdout IS NOT NULL AND (:over IS NULL OR time <= :over)
-            ), means AS (
-                SELECT holdout, count(*) AS n, avg(y) AS mean FROM counted_rewards GROUP BY holdout
-            )
-            SELECT holdout, n, mean, total((y - mean) * (y - mean))
-            FROM counted_rewards JOIN means USING (holdout) GROUP BY holdout
-        """
-        found = self._all(sql, {"over": over, "experiment": experiment})
-        return {held_out: RewardMoments(*moments) for held_out, *moments in found}
+        """Of the last decisions and rewards that are whole; None if there are none."""
+        last = "SELECT {} FROM {} ORDER BY id DESC LIMIT 1000"
+        times = []
+        for row in self._all(last.format(_DECISION, "decisions")):
+            with suppress(DamagedStore):
+                times.append(rows.decision_from(row).time)
+        for row in self._all(last.format(_REWARD, "rewards")):
+            with suppress(DamagedStore):
+                times.append(rows.reward_from(row).time)
+        return max(times, default=None)
 
 
 class SQLiteStore(SQLiteReader):
@@ -187,14 +220,16 @@ class SQLiteStore(SQLiteReader):
         self._witness = Witness(self.path)
         try:
             super().__init__(open_to_write(self.path))
-            upgrade(self._connection, self.path)
             (self._commits,) = self._one("SELECT count FROM commits")
             self._witness.write(self._commits)  # the last may not be in it, if it was cut off
             self._file_ids = file_ids(self.path)
         except BaseException:
             self._witness.close()
             raise
-        self._changed = self._write_anyway = self._broken = self._forgot = False
+        self._write_anyway = self._broken = False
+        self.erased = True  # nothing of what was forgotten is left in the log
+        self._scrub = Scrub()
+        self._new_experiments = 0
 
     def begin(self) -> None:
         if self._broken:
@@ -202,26 +237,130 @@ class SQLiteStore(SQLiteReader):
         if file_ids(self.path) != self._file_ids:
             raise StoreError("its file, or the -wal beside it, was taken away; bring it back")
         self._run("BEGIN IMMEDIATE")
-        self._changed = self._write_anyway
+        self._new_experiments = 0
 
-    def commit(self) -> None:
+    def load(self, keys: Keys) -> Loaded:
+        found = Loaded({}, {}, {})
+        for experiment, task in keys.tasks:
+            state = self.task(experiment, task)
+            if state is not None:
+                found.tasks[experiment, task] = state
+        named = ((key.experiment, key.decision_id) for key in keys.rewards)
+        for key in chain(keys.decisions, named):
+            if key not in found.decisions:
+                row = self.decision(*key)
+                if row is not None:
+                    found.decisions[key] = row
+        earlier: dict[DecisionKey, dict[int, RewardRow]] = {}
+        for asked in keys.rewards:
+            name = (asked.experiment, asked.decision_id)
+            known = found.decisions.get(name)
+            if known is not None and known.received:
+                earlier.setdefault(name, {}).update(self._earlier(known.id, asked))
+        for name, own in earlier.items():
+            found.rewards[name] = [own[id] for id in sorted(own)]
+        return found
+
+    def _earlier(self, decision: int, asked: RewardKey) -> dict[int, RewardRow]:
+        """Those that can matter to this reward: by an index each, however many there are."""
+        last = "SELECT id FROM rewards WHERE decision = :decision ORDER BY id DESC LIMIT 1"
+        same = "SELECT id FROM rewards WHERE decision = :decision AND reward_id = :reward_id"
+        if asked.reward_id is None:
+            same = (
+                "SELECT id FROM rewards WHERE decision = :decision AND reward_id IS NULL "
+                "AND reward IN (:as_kept, :as_given)"
+            )
+        sql = f"SELECT {_REWARD} FROM rewards WHERE id IN (SELECT id FROM ({last}) UNION {same})"
+        values = {
+            "decision": decision,
+            "reward_id": asked.reward_id,
+            "as_kept": rows.reward_column(asked.reward),
+            "as_given": rows.to_column(asked.reward),  # as earlier versions kept it
+        }
+        return {row[0]: rows.reward_from(row) for row in self._all(sql, values)}
+
+    def due(self, now: float, limit: int) -> list[DecisionRow]:
+        sql = f"SELECT {_DECISION} FROM decisions WHERE due <= ? ORDER BY due, id LIMIT ?"
+        return [rows.decision_from(row) for row in self._all(sql, (now, limit))]
+
+    def new_experiment(self) -> int:
+        self._new_experiments += 1
+        (last,) = self._one("SELECT coalesce(max(id), 0) FROM experiments")
+        return int(last) + self._new_experiments
+
+    # writing
+
+    def save(self, changes: Changes) -> None:
         """Durable when it returns."""
-        if self._changed:
+        self.write(changes)
+        self.commit(changes)
+
+    def write(self, changes: Changes) -> None:
+        """What `commit` makes durable: the first part of `save`, without the disk."""
+        if changes or self._write_anyway:
+            self._write(changes)
             self._run("UPDATE commits SET count = ?", (self._commits + 1,))
+
+    def commit(self, changes: Changes) -> None:
+        something = bool(changes) or self._write_anyway
         self._run("COMMIT")
-        if self._changed:
+        if something:
             self._commits += 1
             self._write_anyway = False
             with suppress(OSError):  # the store has it, and the next commit tells the witness again
                 self._witness.write(self._commits)
-        if self._forgot:
+        if changes.forgotten:
+            self.erased = False
+        if not self.erased:
             self._clear_log()
+
+    def _write(self, changes: Changes) -> None:
+        for experiment in changes.experiments.values():
+            self._run(rows.SAVE_EXPERIMENT, rows.sealed(experiment))
+        for key in changes.forgotten:
+            self._forget(*key)
+        for key, task in changes.tasks.items():
+            self._run(rows.SAVE_TASK, rows.task_to_keep(key, task))
+        ids: dict[DecisionKey, int] = {}
+        for name, decision in changes.decisions.items():
+            if decision.id:
+                self._run(rows.SAVE_DECISION, rows.later_part(decision))
+            else:
+                made = self._run(rows.ADD_DECISION, rows.decision_to_keep(decision))
+                ids[name] = made.lastrowid or 0
+        for name, reward in changes.rewards:
+            own = reward if reward.decision else reward._replace(decision=ids[name])
+            self._run(rows.ADD_REWARD, rows.reward_to_keep(own))
+        for change in changes.changes:
+            self._run(rows.ADD_CHANGE, rows.sealed(change))
+        for bucket, difference in changes.counts.items():
+            self._count(bucket, difference)
+        for belief in changes.beliefs:
+            self._run(rows.ADD_BELIEF, rows.sealed(belief))
+
+    def _forget(self, experiment: int, task: str) -> None:
+        mine = "experiment = ? AND task = ?"
+        of_task = f"SELECT id FROM decisions WHERE {mine}"
+        self._run(f"DELETE FROM rewards WHERE decision IN ({of_task})", (experiment, task))
+        self._run(f"DELETE FROM decisions WHERE {mine}", (experiment, task))
+        self._run(f"DELETE FROM tasks WHERE {mine}", (experiment, task))
+
+    def _count(self, bucket: Bucket, difference: Counts) -> None:
+        where = " AND ".join(f"{name} = ?" for name in Bucket._fields)
+        kept = self._one(f"SELECT {_COUNTS} FROM hourly WHERE {where}", bucket)
+        counts = difference if kept is None else rows.counts_from(kept)[1].plus(difference)
+        if min(counts[:4]) < 0:
+            raise rows.damaged(f"the counter of {bucket.start}")
+        if counts.decisions:
+            self._run(rows.SAVE_COUNTS, rows.counts_to_keep(bucket, counts))
+        else:
+            self._run(f"DELETE FROM hourly WHERE {where}", bucket)
 
     def _clear_log(self) -> None:
         """What was forgotten is in the log still; while somebody reads it, it cannot be cleared."""
         with suppress(sqlite3.Error):
             row = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            self._forgot = bool(row[0])
+            self.erased = not row[0]
 
     def rollback(self) -> None:
         """The next commit writes in any case: only that shows whether it can be done again."""
@@ -237,7 +376,6 @@ class SQLiteStore(SQLiteReader):
         try:
             self._commits = check_file(self.path, self._commits)
             self._connection = open_to_write(self.path)
-            upgrade(self._connection, self.path)
             self._file_ids = file_ids(self.path)
         except FileFormatError as error:
             raise StoreError(str(error)) from None
@@ -250,110 +388,9 @@ class SQLiteStore(SQLiteReader):
     def view(self) -> SQLiteReadView:
         return SQLiteReadView(self.path)
 
-    def _write(self, sql: str, values: Sequence[Any]) -> sqlite3.Cursor:
-        self._changed = True
-        return self._run(sql, values)
-
-    def add_experiment(self, row: ExperimentRow) -> int:
-        return self._write(rows.ADD_EXPERIMENT, rows.without_id(row)).lastrowid or 0
-
-    def save_experiment(self, row: ExperimentRow) -> None:
-        sql = (
-            "UPDATE experiments SET version = ?, prior_version = ?, arms = ?, total = ?, crc = ? "
-            "WHERE id = ?"
-        )
-        *_, crc = rows.without_id(row)
-        self._write(sql, (row.version, row.prior_version, row.arms, row.total, crc, row.id))
-
-    def save_task(self, experiment: int, task: str, row: TaskRow, generation: int | None) -> None:
-        crc = rows.task_checksum(experiment, task, row)
-        self._write(
-            "INSERT INTO tasks (experiment, task, stats, rounds, pending, crc, generation) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (experiment, task) DO UPDATE SET "
-            "stats = excluded.stats, rounds = excluded.rounds, pending = excluded.pending, "
-            "crc = excluded.crc, generation = excluded.generation",
-            (experiment, task, *row, crc, generation),
-        )
-
-    def tasks_before(
-        self, experiment: int, generation: int, after: tuple[int, str], limit: int
-    ) -> list[tuple[int, str]]:
-        """The next tasks of earlier generations after this one, with their generations."""
-        sql = (
-            "SELECT generation, task FROM tasks WHERE experiment = ? AND generation < ? "
-            "AND (generation, task) > (?, ?) ORDER BY generation, task LIMIT ?"
-        )
-        return list(self._all(sql, (experiment, generation, *after, limit)))
-
-    def counts(self, experiment: int) -> tuple[int, int, int]:
-        """Tasks, decisions, and decisions with a reward that counts."""
-        tasks = self._one("SELECT count(*) FROM tasks WHERE experiment = ?", (experiment,))
-        sql = "SELECT count(*), count(counted) FROM decisions WHERE experiment = ?"
-        return (*tasks, *self._one(sql, (experiment,)))
-
-    def counted(self, experiment: int, task: str) -> list[DecisionRow]:
-        """The decisions of a task whose rewards are in its statistics."""
-        sql = (
-            f"SELECT {_DECISION} FROM decisions WHERE experiment = ? AND task = ? "
-            "AND counted IS NOT NULL ORDER BY id"
-        )
-        return [rows.decision_from(row) for row in self._all(sql, (experiment, task))]
-
-    def forget(self, experiment: int, task: str) -> None:
-        mine = "experiment = ? AND task = ?"
-        of_task = f"SELECT id FROM decisions WHERE {mine}"
-        self._write(f"DELETE FROM rewards WHERE decision IN ({of_task})", (experiment, task))
-        self._write(f"DELETE FROM decisions WHERE {mine}", (experiment, task))
-        self._write(f"DELETE FROM tasks WHERE {mine}", (experiment, task))
-        self._forgot = True
-
-    def decision(self, experiment: int, decision_id: str) -> DecisionRow | None:
-        sql = f"SELECT {_DECISION} FROM decisions WHERE experiment = ? AND decision_id = ?"
-        row = self._one(sql, (experiment, decision_id))
-        return None if row is None else rows.decision_from(row)
-
-    def add_decision(self, row: DecisionRow) -> int:
-        return self._write(rows.ADD_DECISION, rows.decision_to_keep(row)).lastrowid or 0
-
-    def save_decision(self, row: DecisionRow) -> None:
-        self._write(
-            "UPDATE decisions SET due = ?, settled = ?, received = ?, reward = ?, counted = ?, "
-            "crc = ? WHERE id = ?",
-            (*rows.decision_to_keep(row)[-6:], row.id),
-        )
-
-    def due(self, now: float, limit: int) -> list[DecisionRow]:
-        sql = f"SELECT {_DECISION} FROM decisions WHERE due <= ? ORDER BY due, id LIMIT ?"
-        return [rows.decision_from(row) for row in self._all(sql, (now, limit))]
-
-    def earlier_rewards(
-        self, decision: int, reward: Reward, reward_id: str | None
-    ) -> list[RewardRow]:
-        """By an index each, however many there are."""
-        last = "SELECT id FROM rewards WHERE decision = :decision ORDER BY id DESC LIMIT 1"
-        same = "SELECT id FROM rewards WHERE decision = :decision AND reward_id = :reward_id"
-        if reward_id is None:
-            same = (
-                "SELECT id FROM rewards WHERE decision = :decision AND reward_id IS NULL "
-                "AND reward IN (:as_kept, :as_given)"
-            )
-        sql = (
-            f"SELECT {_REWARD} FROM rewards WHERE id IN (SELECT id FROM ({last}) UNION {same}) "
-            "ORDER BY id"
-        )
-        values = {
-            "decision": decision,
-            "reward_id": reward_id,
-            "as_kept": rows.reward_column(reward),
-            "as_given": rows.to_column(reward),  # as earlier versions kept it
-        }
-        return [rows.reward_from(row) for row in self._all(sql, values)]
-
-    def add_reward(self, row: RewardRow) -> None:
-        self._write(rows.ADD_REWARD, rows.reward_to_keep(row))
-
-    def add_change(self, row: ChangeRow) -> None:
-        self._write(rows.ADD_CHANGE, rows.whole(row))
+    def scrub(self) -> list[str]:
+        with self.view() as view:
+            return self._scrub.step(view)
 
 
 class SQLiteKeys(SQLiteReader):
@@ -364,7 +401,7 @@ class SQLiteKeys(SQLiteReader):
             raise FileNotFoundError(errno.ENOENT, "there is no such store", str(path))
         real = real_path(path)
         check_file(real)
-        super().__init__(open_to_write(real, wait=LOCK_WAIT))
+        super().__init__(open_to_write(real, wait=LOCK_WAIT, upgrade=False))
 
     def __enter__(self) -> Self:
         return self
@@ -373,7 +410,7 @@ class SQLiteKeys(SQLiteReader):
         self._connection.close()
 
     def add(self, row: KeyRow) -> None:
-        self._run(rows.ADD_KEY, rows.whole(row))
+        self._run(rows.ADD_KEY, rows.sealed(row))
 
     def remove(self, key: str, mark: KeyRow) -> bool:
         """Whether there was such a key. The mark stays in its place: keys have been in use."""
@@ -386,7 +423,7 @@ class SQLiteKeys(SQLiteReader):
         return found
 
 
-def _explained(error: sqlite3.Error) -> Exception:
+def _explained(error: Exception) -> Exception:
     if isinstance(error, sqlite3.OperationalError) and "decode" not in str(error):
         return StoreError(str(error))  # locked, full, an error of the disk
     return DamagedStore(f"the store is damaged: {error}; restore a copy of it")

@@ -1,4 +1,4 @@
-"""The files of a store in SQLite: its tables, its witness, and whether all is whole.
+"""The files of a store in SQLite: its witness, copies of it, and whether all is whole.
 
 Beside the file lies its witness: how many commits there have been, written after each of them. A
 store with fewer commits than its witness has lost some, and is not opened.
@@ -10,70 +10,22 @@ import sqlite3
 import stat
 import struct
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 from adats.models.core.errors import FileFormatError
-
-APPLICATION_ID = 0x61646174  # "adat"
-CACHE_SIZE = 32_000  # kilobytes of the file that are kept in memory
-MOST_FOR_FULL_CHECK = (
-    50e6  # bytes of a store whose indices are compared with its tables at the start
+from adats.service.errors import DamagedStore
+from adats.service.stores.sqlite_schema import (
+    APPLICATION_ID,
+    VERSION,
+    bring_up_to_date,
+    missing_part,
+    version_of,
 )
+
+CACHE_SIZE = 32_000  # kilobytes of the file that are kept in memory
+MOST_FOR_FULL_CHECK = 50e6  # bytes of a store that is read as a whole at the start
 PRIVATE = 0o600  # the mode of all files of a store
 LOCK_WAIT = 5.0  # seconds that a view or a command waits for a lock; the engine does not wait
-
-FIRST_SCHEMA = """
-CREATE TABLE commits (count INTEGER NOT NULL);
-INSERT INTO commits VALUES (0);
-CREATE TABLE experiments (
-    id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, name TEXT NOT NULL, spec TEXT NOT NULL,
-    seed INTEGER NOT NULL, version INTEGER NOT NULL, prior_version INTEGER NOT NULL,
-    arms TEXT NOT NULL, total BLOB NOT NULL, crc INTEGER NOT NULL,
-    UNIQUE (tenant, name)
-);
-CREATE TABLE tasks (
-    id INTEGER PRIMARY KEY, experiment INTEGER NOT NULL, task TEXT NOT NULL,
-    stats BLOB NOT NULL, rounds INTEGER NOT NULL, pending BLOB, crc INTEGER NOT NULL
-);
-CREATE UNIQUE INDEX tasks_by_name ON tasks (experiment, task);
-CREATE TABLE decisions (
-    id INTEGER PRIMARY KEY, experiment INTEGER NOT NULL, seq INTEGER NOT NULL,
-    decision_id TEXT NOT NULL, task TEXT NOT NULL, action TEXT NOT NULL, features BLOB,
-    request TEXT, propensity, state_version INTEGER NOT NULL, prior_version INTEGER NOT NULL,
-    time NOT NULL, explored INTEGER NOT NULL, holdout INTEGER, due, settled INTEGER,
-    received INTEGER NOT NULL, reward, counted, crc INTEGER NOT NULL
-);
-CREATE UNIQUE INDEX decisions_by_name ON decisions (experiment, decision_id);
-CREATE INDEX decisions_by_task ON decisions (experiment, task);
-CREATE INDEX decisions_due ON decisions (due) WHERE due IS NOT NULL;
-CREATE TABLE rewards (
-    id INTEGER PRIMARY KEY, experiment INTEGER NOT NULL, seq INTEGER NOT NULL,
-    decision INTEGER NOT NULL, reward NOT NULL, reward_id TEXT, time NOT NULL,
-    crc INTEGER NOT NULL
-);
-CREATE INDEX rewards_by_decision ON rewards (decision);
-CREATE TABLE changes (
-    experiment INTEGER NOT NULL, seq INTEGER NOT NULL, kind TEXT NOT NULL, data TEXT NOT NULL,
-    time NOT NULL, crc INTEGER NOT NULL
-);
-CREATE TABLE keys (
-    id TEXT PRIMARY KEY, tenant TEXT NOT NULL, hash BLOB NOT NULL, write INTEGER NOT NULL,
-    created NOT NULL, crc INTEGER NOT NULL
-);
-"""
-UPGRADES = (  # what each version has that the one before had not
-    """
-ALTER TABLE tasks ADD COLUMN generation INTEGER;
-CREATE INDEX tasks_by_generation ON tasks (experiment, generation, task)
-    WHERE generation IS NOT NULL;
-""",
-    """
-CREATE INDEX rewards_by_name ON rewards (decision, reward_id, reward);
-""",
-)
-VERSION = 1 + len(UPGRADES)
 
 
 class Witness:
@@ -108,10 +60,11 @@ def real_path(path: str | os.PathLike[str]) -> Path:
     return Path(os.path.realpath(path))
 
 
-def check_file(path: Path, least: int = 0) -> int:
+def check_file(path: Path, least: int = 0, *, whole: bool = False) -> int:
     """The commits of a store that is whole, or new; raises if it is not, and changes nothing.
 
-    There have to be `least`, and as many as the witness knows of.
+    There have to be `least`, and as many as the witness knows of. What is large is not read as a
+    whole, unless that is asked for: rows have checksums, and the service looks at all of them.
     """
     _check_links(path)
     remedy = (
@@ -132,9 +85,9 @@ def check_file(path: Path, least: int = 0) -> int:
             try:
                 if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                     _check_kind(connection, path)
-                    how = "integrity" if _size(path) < MOST_FOR_FULL_CHECK else "quick"
-                    found = [row[0] for row in connection.execute(f"PRAGMA {how}_check(3)")]
-                    (commits,) = connection.execute("SELECT count FROM commits").fetchone()
+                    if whole or _size(path) < MOST_FOR_FULL_CHECK:
+                        found = [row[0] for row in connection.execute("PRAGMA integrity_check(3)")]
+                    commits = _commits(connection)
                     (page,) = connection.execute("PRAGMA page_size").fetchone()
                     if _size(path) % page and not _size(log):
                         found = ["its last page is cut off"]
@@ -152,11 +105,21 @@ def check_file(path: Path, least: int = 0) -> int:
             f"{path} is damaged: it has {commits} commits, but {least} were acknowledged (is {log} "
             f"whole?); {remedy}; to go on with what is left, remove {path}-witness alone"
         )
-    return int(commits)
+    return commits
 
 
-def open_to_write(path: Path, *, wait: float = 0.0) -> sqlite3.Connection:
-    """A connection that writes; a new file becomes a store."""
+def _commits(connection: sqlite3.Connection) -> int:
+    counted = connection.execute("SELECT count FROM commits").fetchall()
+    if len(counted) != 1 or not isinstance(counted[0][0], int):
+        raise sqlite3.DatabaseError("its commits are not counted any more")
+    return int(counted[0][0])
+
+
+def open_to_write(path: Path, *, wait: float = 0.0, upgrade: bool = True) -> sqlite3.Connection:
+    """A connection that writes; a new file becomes a store, and an old store one of this version.
+
+    Without `upgrade` it stays what it is.
+    """
     _keep_private(path)
     try:
         connection = connect(path, mode="rwc", wait=wait)
@@ -165,15 +128,67 @@ def open_to_write(path: Path, *, wait: float = 0.0) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA cache_size = {-CACHE_SIZE}")
         connection.execute("PRAGMA secure_delete = ON")  # what is forgotten is overwritten
-        if connection.execute("PRAGMA user_version").fetchone() == (0,):
-            connection.executescript(
-                f"BEGIN IMMEDIATE; {_schema(VERSION)} "
-                f"PRAGMA application_id = {APPLICATION_ID}; "
-                f"PRAGMA user_version = {VERSION}; COMMIT;"
-            )
-    except sqlite3.Error as error:
+        version = version_of(connection)
+        if version == 0:
+            bring_up_to_date(connection)
+        elif upgrade and version < VERSION:
+            _upgrade(connection, path, version)
+    except (sqlite3.Error, DamagedStore) as error:
         raise FileFormatError(f"{path} cannot be opened: {error}") from None
     return connection
+
+
+def _upgrade(connection: sqlite3.Connection, path: Path, version: int) -> None:
+    """Bring a store that an earlier version made to this one; nobody else uses it."""
+    _copy(connection, copy_of_version(path, version))
+    bring_up_to_date(connection)
+
+
+def copy_of_version(path: Path, version: int) -> Path:
+    """Where a store is kept as it was before it was brought up to date."""
+    return Path(f"{path}-version-{version}")
+
+
+def version_at(path: Path) -> int:
+    """The version of the store in a file."""
+    connection = connect(path, mode="ro")
+    try:
+        return version_of(connection)
+    except sqlite3.Error as error:
+        raise FileFormatError(f"{path} cannot be read: {error}") from None
+    finally:
+        connection.close()
+
+
+def back_up(path: Path, target: Path) -> None:
+    """A whole copy of a store, which may be in use."""
+    check_file(path)
+    connection = connect(path, mode="ro")
+    try:
+        _copy(connection, target)
+    except sqlite3.Error as error:
+        raise FileFormatError(f"{path} cannot be copied to {target}: {error}") from None
+    finally:
+        connection.close()
+
+
+def _copy(connection: sqlite3.Connection, target: Path) -> None:
+    """A whole copy, which only its owner may read; what is there is replaced at the end."""
+    unfinished = Path(f"{target}-unfinished")
+    os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE))
+    try:
+        copy = connect(unfinished, mode="rw")
+        try:
+            connection.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")  # one file, without a log
+        finally:
+            copy.close()
+        with open(unfinished, "rb") as written:
+            os.fsync(written.fileno())
+        os.replace(unfinished, target)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
 
 
 def _keep_private(path: Path) -> None:
@@ -186,23 +201,6 @@ def _keep_private(path: Path) -> None:
             found = os.stat(name)
             if found.st_uid == os.geteuid() and found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
                 os.chmod(name, found.st_mode & stat.S_IRWXU)
-
-
-def upgrade(connection: sqlite3.Connection, path: Path) -> None:
-    """Bring a store that an earlier version made to this one, all at once; nobody else uses it."""
-    try:
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if version < VERSION:
-            connection.executescript(
-                f"BEGIN IMMEDIATE; {''.join(UPGRADES[version - 1 :])} "
-                f"PRAGMA user_version = {VERSION}; COMMIT;"
-            )
-    except sqlite3.Error as error:
-        raise FileFormatError(f"{path} cannot be brought to version {VERSION}: {error}") from None
-
-
-def _schema(version: int) -> str:
-    return FIRST_SCHEMA + "".join(UPGRADES[: version - 1])
 
 
 def connect(path: Path, *, mode: str, wait: float = LOCK_WAIT) -> sqlite3.Connection:
@@ -237,7 +235,7 @@ def _check_links(path: Path) -> None:
 def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
     """That this is a store of this version or an earlier, with the tables that it has to have."""
     (kind,) = connection.execute("PRAGMA application_id").fetchone()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    version = version_of(connection)
     if kind != APPLICATION_ID:
         raise FileFormatError(
             f"{path} is not a store of adats; nothing was changed; give the name of a store, or of "
@@ -248,19 +246,6 @@ def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
             f"{path} has version {version}; this adats reads 1 to {VERSION}: use the one that "
             "wrote it"
         )
-    if _tables(connection) != _tables_of(version):
-        raise sqlite3.DatabaseError("its tables are not as they were made")
-
-
-def _tables(connection: sqlite3.Connection) -> list[Any]:
-    return connection.execute("SELECT name, sql FROM sqlite_master ORDER BY name").fetchall()
-
-
-@cache
-def _tables_of(version: int) -> list[Any]:
-    connection = sqlite3.connect(":memory:")
-    try:
-        connection.executescript(_schema(version))
-        return _tables(connection)
-    finally:
-        connection.close()
+    missing = missing_part(connection, version)
+    if missing is not None:
+        raise sqlite3.DatabaseError(f"its {missing} is not as it was made")

@@ -11,22 +11,28 @@ import msgspec
 
 from adats.service.errors import DamagedStore
 from adats.service.stores.interface import (
+    BeliefRow,
+    Bucket,
     ChangeRow,
+    Counts,
     DecisionRow,
     ExperimentRow,
     KeyRow,
     Reward,
     RewardRow,
+    TaskKey,
     TaskRow,
 )
 
 Kept = Sequence[Any]  # the columns of a row, the checksum last
 
 CHECKSUM = "crc"
+PLACES = {DecisionRow: 2, RewardRow: 1}  # last columns, which stores before version 4 had not
 
 
-def columns(row: type[ExperimentRow] | type[DecisionRow] | type[RewardRow]) -> str:
-    return ", ".join((*row._fields, CHECKSUM))
+def columns(*rows: Any) -> str:
+    """The names of columns for `SELECT`."""
+    return ", ".join([name for row in rows for name in row._fields] + [CHECKSUM])
 
 
 def insert(table: str, fields: Sequence[str]) -> str:
@@ -34,45 +40,90 @@ def insert(table: str, fields: Sequence[str]) -> str:
     return f"INSERT INTO {table} ({names}) VALUES ({places})"
 
 
-ADD_EXPERIMENT = insert("experiments", ExperimentRow._fields[1:])  # SQLite makes the ids
-ADD_DECISION = insert("decisions", DecisionRow._fields[1:])
+def upsert(table: str, fields: Sequence[str], key: Sequence[str]) -> str:
+    changed = ", ".join(f"{f} = excluded.{f}" for f in (*fields, CHECKSUM) if f not in key)
+    return f"{insert(table, fields)} ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changed}"
+
+
+SAVE_EXPERIMENT = upsert("experiments", ExperimentRow._fields, ("id",))
+SAVE_TASK = upsert("tasks", ("experiment", "task", *TaskRow._fields), ("experiment", "task"))
+SAVE_COUNTS = upsert("hourly", Bucket._fields + Counts._fields, Bucket._fields)
+ADD_DECISION = insert("decisions", DecisionRow._fields[1:])  # SQLite makes the ids
 ADD_REWARD = insert("rewards", RewardRow._fields[1:])
 ADD_CHANGE = insert("changes", ChangeRow._fields)
+ADD_BELIEF = insert("beliefs", BeliefRow._fields)
 ADD_KEY = insert("keys", KeyRow._fields)
+LATER = ("due", "settled", "received", "reward", "counted", "settled_place")  # in a decision
+_ACTION, *_LISTS = (
+    DecisionRow._fields.index(name) - 1 for name in ("action", "propensity", "reward", "counted")
+)
+_LATER = [DecisionRow._fields.index(name) - 1 for name in LATER]
+SAVE_DECISION = f"UPDATE decisions SET {', '.join(f'{f} = ?' for f in LATER)}, crc = ? WHERE id = ?"
 
 
 def checksum(values: Sequence[Any]) -> int:
     return zlib.crc32(msgspec.json.encode(values))
 
 
-def task_checksum(experiment: int, task: str, row: TaskRow) -> int:
-    crc = zlib.crc32(row.pending or b"", zlib.crc32(row.stats))
-    return zlib.crc32(msgspec.json.encode((experiment, task, row.rounds)), crc)
+def sealed(row: Sequence[Any], start: int = 0) -> list[Any]:
+    """All from `start` on, with the checksum; before is the row's own id."""
+    values = list(row[start:])
+    return [*values, checksum(_covered(type(row), values))]
 
 
-def without_id(row: ExperimentRow | DecisionRow | RewardRow) -> list[Any]:
-    """What is kept besides the id, with the checksum."""
-    _, *values = row
-    return [*values, checksum(values)]
+def _covered(kind: type, values: list[Any]) -> list[Any]:
+    """What a checksum covers: places only where there is one that is not 0, as it was before."""
+    added = PLACES.get(kind, 0)
+    return values[:-added] if added and values[-added:] == [0] * added else values
 
 
-def whole(row: ChangeRow | KeyRow) -> list[Any]:
-    """All that is kept, with the checksum."""
-    return [*row, checksum(row)]
+def _checked(kind: Any, kept: Kept, what: str, *, name: int, start: int) -> Any:
+    """The row without its checksum, if that is right."""
+    *values, crc = kept
+    if crc != checksum(_covered(kind, values[start:])):
+        raise damaged(f"{what} {kept[name]!r}")
+    return kind(*values)
+
+
+def damaged(what: str) -> DamagedStore:
+    return DamagedStore(f"the store is damaged: {what} is not as written; restore a copy of it")
+
+
+# to the store
 
 
 def decision_to_keep(row: DecisionRow) -> list[Any]:
-    plain = row._replace(
-        action=msgspec.json.encode(row.action).decode(),
-        propensity=to_column(row.propensity),
-        reward=to_column(row.reward),
-        counted=to_column(row.counted),
-    )
-    return without_id(plain)
+    values: list[Any] = list(row[1:])
+    values[_ACTION] = msgspec.json.encode(row.action).decode()
+    for column in _LISTS:
+        if isinstance(values[column], list):
+            values[column] = to_column(values[column])
+    return [*values, checksum(_covered(DecisionRow, values))]
+
+
+def later_part(row: DecisionRow) -> list[Any]:
+    """What may change of a decision, for `SAVE_DECISION`."""
+    values = decision_to_keep(row)
+    return [*(values[column] for column in _LATER), values[-1], row.id]
 
 
 def reward_to_keep(row: RewardRow) -> list[Any]:
-    return without_id(row._replace(reward=reward_column(row.reward)))
+    return sealed(row._replace(reward=reward_column(row.reward)), 1)
+
+
+def task_to_keep(key: TaskKey, row: TaskRow) -> list[Any]:
+    return [*key, *row, task_checksum(key, row)]
+
+
+def task_checksum(key: TaskKey, row: TaskRow) -> int:
+    crc = zlib.crc32(row.pending or b"", zlib.crc32(row.stats))
+    generation = () if row.generation is None else (row.generation,)
+    return zlib.crc32(msgspec.json.encode((*key, row.rounds, *generation)), crc)
+
+
+def counts_to_keep(bucket: Bucket, counts: Counts) -> list[Any]:
+    kept = counts._replace(sum=_text(counts.sum), squares=_text(counts.squares))  # type: ignore[arg-type]
+    return sealed((*bucket, *kept))
 
 
 def reward_column(reward: Reward) -> Any:
@@ -80,57 +131,77 @@ def reward_column(reward: Reward) -> Any:
     return to_column([float(x) + 0.0 for x in reward] if isinstance(reward, list) else reward)
 
 
-def experiment_from(kept: Kept) -> ExperimentRow:
-    return ExperimentRow(*_checked(kept, "experiment", name=2, start=1))
-
-
-def decision_from(kept: Kept) -> DecisionRow:
-    row = DecisionRow(*_checked(kept, "decision", name=3, start=1))
-    return row._replace(
-        action=msgspec.json.decode(row.action),  # type: ignore[arg-type]
-        propensity=_from_column(row.propensity),
-        reward=_from_column(row.reward),
-        counted=_from_column(row.counted),
-    )
-
-
-def reward_from(kept: Kept) -> RewardRow:
-    row = RewardRow(*_checked(kept, "reward", name=0, start=1))
-    return row._replace(reward=_from_column(row.reward))
-
-
-def change_from(kept: Kept) -> ChangeRow:
-    return ChangeRow(*_checked(kept, "change", name=1, start=0))
-
-
-def key_from(kept: Kept) -> KeyRow:
-    return KeyRow(*_checked(kept, "key", name=0, start=0))
-
-
-def task_from(experiment: int, task: str, kept: Kept) -> TaskRow:
-    *values, crc = kept
-    row = TaskRow(*values)
-    if crc != task_checksum(experiment, task, row):
-        raise _damaged(f"task {task!r}")
-    return row
-
-
-def _checked(kept: Kept, what: str, *, name: int, start: int) -> list[Any]:
-    """The row without its checksum, which covers all from `start` on: before is its own id."""
-    *values, crc = kept
-    if crc != checksum(values[start:]):
-        raise _damaged(f"{what} {kept[name]!r}")
-    return values
-
-
-def _damaged(what: str) -> DamagedStore:
-    return DamagedStore(f"the store is damaged: {what} is not as written; restore a copy of it")
-
-
 def to_column(value: Any) -> Any:
     """A number, or a list of them, as SQLite keeps it."""
     return msgspec.json.encode(value).decode() if isinstance(value, list) else value
 
 
+# from the store
+
+
+def experiment_from(kept: Kept) -> ExperimentRow:
+    row: ExperimentRow = _checked(ExperimentRow, kept, "experiment", name=2, start=0)
+    return row
+
+
+def decision_from(kept: Kept) -> DecisionRow:
+    row: DecisionRow = _checked(DecisionRow, kept, "decision", name=3, start=1)
+    values: list[Any] = list(row)
+    values[_ACTION + 1] = msgspec.json.decode(values[_ACTION + 1])
+    for column in _LISTS:
+        values[column + 1] = _from_column(values[column + 1])
+    return DecisionRow(*values)
+
+
+def reward_from(kept: Kept) -> RewardRow:
+    row: RewardRow = _checked(RewardRow, kept, "reward", name=0, start=1)
+    return row._replace(reward=_from_column(row.reward))
+
+
+def change_from(kept: Kept) -> ChangeRow:
+    row: ChangeRow = _checked(ChangeRow, kept, "change", name=1, start=0)
+    return row
+
+
+def belief_from(kept: Kept) -> BeliefRow:
+    row: BeliefRow = _checked(BeliefRow, kept, "belief", name=1, start=0)
+    return row
+
+
+def key_from(kept: Kept) -> KeyRow:
+    row: KeyRow = _checked(KeyRow, kept, "key", name=0, start=0)
+    return row
+
+
+def task_from(kept: Kept) -> tuple[str, TaskRow]:
+    """Of the columns experiment and task, those of the row, and the checksum."""
+    experiment, task, *values, crc = kept
+    row = TaskRow(*values)
+    whole = isinstance(row.stats, bytes) and isinstance(row.pending, bytes | None)
+    if not whole or crc != task_checksum((experiment, task), row):
+        raise damaged(f"task {task!r}")
+    return task, row
+
+
+def counts_from(kept: Kept) -> tuple[Bucket, Counts]:
+    values = _checked(lambda *all_of: all_of, kept, "counter of", name=1, start=0)
+    size = len(Bucket._fields)
+    counts = Counts(*values[size:])
+    return Bucket(*values[:size]), counts._replace(
+        sum=_number(counts.sum), squares=_number(counts.squares)
+    )
+
+
 def _from_column(value: Any) -> Any:
     return msgspec.json.decode(value) if isinstance(value, str) else value
+
+
+def _text(value: int) -> str:
+    """A large integer whose last bits are mostly 0: what is before them, and how many there are."""
+    zeros = max(0, (value & -value).bit_length() - 1)
+    return f"{value >> zeros:x}p{zeros}"
+
+
+def _number(text: Any) -> int:
+    digits, _, zeros = text.partition("p")
+    return int(digits, 16) << int(zeros)

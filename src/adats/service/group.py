@@ -1,0 +1,231 @@
+"""What a group of operations has read of a store, and what it changes there, until it is saved.
+
+Operations see what earlier ones of their group have done. Nothing is written before the end.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from adats.service import counters
+from adats.service.stores.interface import (
+    BeliefRow,
+    ChangeRow,
+    Changes,
+    Counts,
+    DecisionKey,
+    DecisionRow,
+    ExperimentRow,
+    Keys,
+    Reward,
+    RewardKey,
+    RewardRow,
+    Store,
+    TaskKey,
+    TaskRow,
+)
+
+
+class _Name(NamedTuple):
+    """What a reward is known by: its id, or else its value."""
+
+    reward_id: str | None
+    value: float | tuple[float, ...] | None
+
+
+@dataclass(slots=True)
+class _Earlier:
+    """Rewards of one decision that came before."""
+
+    by_name: dict[_Name, RewardRow] = field(default_factory=dict)
+    last: RewardRow | None = None
+
+    def add(self, row: RewardRow) -> None:
+        self.by_name[_name(row.reward, row.reward_id)] = self.last = row
+
+    def mattering_to(self, reward: Reward, reward_id: str | None) -> list[RewardRow]:
+        same = self.by_name.get(_name(reward, reward_id))
+        return [row for row in (same, self.last) if row is not None]
+
+
+class Group:
+    """The work on a store between `begin` and `save`."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.clear()
+
+    def clear(self) -> None:
+        self._changes = Changes()
+        self._tasks: dict[TaskKey, TaskRow | None] = {}
+        self._decisions: dict[DecisionKey, DecisionRow | None] = {}
+        self._asked: set[RewardKey] = set()
+        self._earlier: dict[DecisionKey, _Earlier] = {}
+
+    # reading
+
+    def load(self, keys: Keys) -> None:
+        """Read what is not known yet, all at once."""
+        tasks = [key for key in keys.tasks if key not in self._tasks]
+        decisions = [key for key in keys.decisions if key not in self._decisions]
+        rewards = [key for key in keys.rewards if _hashable(key) not in self._asked]
+        if not (tasks or decisions or rewards):
+            return
+        found = self._store.load(Keys(tasks, decisions, rewards))
+        for task in tasks:
+            self._tasks[task] = found.tasks.get(task)
+        for asked in rewards:
+            decisions.append((asked.experiment, asked.decision_id))
+            self._asked.add(_hashable(asked))
+        for key in decisions:
+            row = found.decisions.get(key)
+            if row is not None and (row.experiment, row.task) in self._changes.forgotten:
+                row = None
+            self._decisions.setdefault(key, row)
+        for key, several in found.rewards.items():
+            made = self._earlier.get(key)
+            known = self._earlier[key] = _Earlier()
+            for reward in several:
+                known.add(reward)
+            if made is not None:  # of this group: after those of the store
+                known.by_name |= made.by_name
+                known.last = made.last
+
+    def experiment(self, tenant: str, name: str) -> ExperimentRow | None:
+        for row in self._changes.experiments.values():
+            if (row.tenant, row.name) == (tenant, name):
+                return row
+        return self._store.experiment(tenant, name)
+
+    def task(self, experiment: int, task: str) -> TaskRow | None:
+        key = (experiment, task)
+        changed = self._changes.tasks.get(key)
+        if changed is not None:
+            return changed
+        self.load(Keys(tasks=(key,)))
+        return self._tasks[key]
+
+    def stale_tasks(
+        self, experiment: int, generation: int, after: tuple[int, str], limit: int
+    ) -> list[tuple[int, str]]:
+        """As in `Reader`, with what this group has changed."""
+        own = {task: row for (e, task), row in self._changes.tasks.items() if e == experiment}
+        more = limit + len(own) + len(self._changes.forgotten)
+        stored = self._store.stale_tasks(experiment, generation, after, more)
+        gone = {task for e, task in self._changes.forgotten if e == experiment}
+        found = [(g, task) for g, task in stored if task not in own and task not in gone]
+        for task, row in own.items():
+            if row.generation is not None and row.generation < generation:
+                place = (row.generation, task)
+                found += [place] if place > after else []
+        return sorted(found)[:limit]
+
+    def decision(self, experiment: int, decision_id: str) -> DecisionRow | None:
+        key = (experiment, decision_id)
+        if key not in self._decisions:
+            self.load(Keys(decisions=(key,)))
+        return self._decisions[key]
+
+    def known_decision(self, row: DecisionRow) -> DecisionRow | None:
+        """A row of the store, as it is by now."""
+        return self._decisions.setdefault((row.experiment, row.decision_id), row)
+
+    def earlier_rewards(self, asked: RewardKey) -> list[RewardRow]:
+        """Those that can matter to this one, in order; see `Loaded`."""
+        self.load(Keys(rewards=(asked,)))
+        known = self._earlier.get((asked.experiment, asked.decision_id))
+        return [] if known is None else known.mattering_to(asked.reward, asked.reward_id)
+
+    def decisions_of(self, experiment: int, task: str) -> list[DecisionRow]:
+        """All of a task, in order."""
+        stored: list[DecisionRow] = []
+        if (experiment, task) not in self._changes.forgotten:
+            stored = self._store.decisions_of(experiment, task)
+        known = [self._decisions.get((experiment, row.decision_id)) or row for row in stored]
+        new = [
+            row
+            for row in self._changes.decisions.values()
+            if not row.id and (row.experiment, row.task) == (experiment, task)
+        ]
+        return known + sorted(new, key=lambda row: (row.version, row.place))
+
+    # changing
+
+    def put_decision(self, row: DecisionRow, days_until: int) -> None:
+        """A new decision, or another state of one that was there."""
+        key = (row.experiment, row.decision_id)
+        old = self._decisions.get(key)
+        counts = self._changes.counts
+        if old is None:
+            counters.tally(counts, row, days_until)
+        elif old.reward != row.reward or old.counted != row.counted:
+            counters.tally(counts, row, days_until)
+            counters.tally(counts, old, days_until, -1)
+        self._decisions[key] = self._changes.decisions[key] = row
+
+    def add_reward(self, decision_id: str, row: RewardRow) -> None:
+        key = (row.experiment, decision_id)
+        self._changes.rewards.append((key, row))
+        self._earlier.setdefault(key, _Earlier()).add(row)
+
+    def put_task(self, experiment: int, task: str, row: TaskRow) -> None:
+        self._changes.tasks[experiment, task] = row
+
+    def put_experiment(self, row: ExperimentRow) -> None:
+        self._changes.experiments[row.id] = row
+
+    def add_belief(self, row: BeliefRow) -> None:
+        self._changes.beliefs.append(row)
+
+    def count_by_days(self, experiment: int, until: int) -> None:
+        """Make days of the hours before `until`, which were hours up to now."""
+        counts, own = self._changes.counts, self._store.counts(experiment)
+        for bucket, difference in counts.items():
+            if bucket.experiment == experiment:
+                own[bucket] = own.get(bucket, Counts()).plus(difference)
+        for bucket, difference in counters.by_days(own, until).items():
+            counts[bucket] = counts.get(bucket, Counts()).plus(difference)
+
+    def add_change(self, row: ChangeRow) -> None:
+        self._changes.changes.append(row)
+
+    def forget(self, experiment: int, task: str, days_until: int) -> list[DecisionRow]:
+        """Take out all of a task; the decisions that are gone."""
+        gone, changes = self.decisions_of(experiment, task), self._changes
+        for row in gone:
+            key = (experiment, row.decision_id)
+            counters.tally(changes.counts, row, days_until, -1)
+            self._decisions[key] = None
+            changes.decisions.pop(key, None)
+            self._earlier.pop(key, None)
+        names = {(experiment, row.decision_id) for row in gone}
+        changes.rewards = [pair for pair in changes.rewards if pair[0] not in names]
+        changes.tasks.pop((experiment, task), None)
+        self._tasks[experiment, task] = None
+        changes.forgotten.append((experiment, task))
+        return gone
+
+    def changes(self) -> Changes:
+        """All that is to be saved, in the order of events: by commit, task and place."""
+        changes = self._changes
+
+        def order(key: DecisionKey, row: DecisionRow | RewardRow) -> tuple[int, int, str, int]:
+            decision = self._decisions[key]
+            task = "" if decision is None else decision.task
+            return row.experiment, row.version, task, row.place
+
+        ordered = sorted(changes.decisions.items(), key=lambda item: order(*item))
+        changes.decisions = dict(ordered)
+        changes.rewards.sort(key=lambda item: order(*item))
+        return changes
+
+
+def _name(reward: Reward, reward_id: str | None) -> _Name:
+    if reward_id is not None:
+        return _Name(reward_id, None)
+    return _Name(None, tuple(reward) if isinstance(reward, list) else reward)
+
+
+def _hashable(key: RewardKey) -> RewardKey:
+    if isinstance(key.reward, list):
+        return key._replace(reward=tuple(key.reward))  # type: ignore[arg-type]
+    return key

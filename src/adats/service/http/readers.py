@@ -1,0 +1,95 @@
+"""Reading what is committed, beside the engine: in threads, a few at a time.
+
+A view of the store keeps its log from being cleared. So views are counted, and while a task is
+forgotten there is none: exports are cut off, short reads are waited for.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from starlette.concurrency import run_in_threadpool
+
+from adats.service.errors import Busy
+from adats.service.stores.interface import ReadView, Store
+
+T = TypeVar("T")
+
+AT_ONCE, MOST_WAITING, MOST_EXPORTS = 2, 100, 4
+
+
+class Readers:
+    """The views of one store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._threads = ThreadPoolExecutor(AT_ONCE, "read")
+        self._open = asyncio.Condition()
+        self._views = self._clearing = 0
+        self._waiting = 0
+        self._exports: set[asyncio.Event] = set()  # each is set when it has to stop
+
+    def close(self) -> None:
+        self._threads.shutdown()
+
+    async def read(self, work: Callable[[ReadView], T]) -> T:
+        """What a short look at the store finds."""
+        return await self.run(lambda: self._look(work))
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """The same, of what opens a view for itself."""
+        if self._waiting >= MOST_WAITING:
+            raise Busy(f"{self._waiting} requests wait to read")
+        self._waiting += 1
+        try:
+            async with self._viewed():
+                return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        finally:
+            self._waiting -= 1
+
+    def _look(self, work: Callable[[ReadView], T]) -> T:
+        with self._store.view() as view:
+            return work(view)
+
+    @asynccontextmanager
+    async def export(self) -> AsyncIterator[tuple[ReadView, asyncio.Event]]:
+        """A view for a long look, until the event is set."""
+        if len(self._exports) >= MOST_EXPORTS:
+            raise Busy(f"{MOST_EXPORTS} exports are under way; ask again when one is done")
+        stop = asyncio.Event()
+        self._exports.add(stop)
+        try:
+            async with self._viewed():
+                with await run_in_threadpool(self._store.view) as view:
+                    yield view, stop
+        finally:
+            self._exports.discard(stop)
+
+    @asynccontextmanager
+    async def _viewed(self) -> AsyncIterator[None]:
+        async with self._open:
+            await self._open.wait_for(lambda: not self._clearing)
+            self._views += 1
+        try:
+            yield
+        finally:
+            async with self._open:
+                self._views -= 1
+                self._open.notify_all()
+
+    @asynccontextmanager
+    async def none(self) -> AsyncIterator[None]:
+        """While nobody reads: exports are cut off, and who comes waits."""
+        self._clearing += 1
+        try:
+            for stop in self._exports:
+                stop.set()
+            async with self._open:
+                await self._open.wait_for(lambda: not self._views)
+            yield
+        finally:
+            self._clearing -= 1
+            async with self._open:
+                self._open.notify_all()

@@ -1,0 +1,216 @@
+"""Whether a store in SQLite is as it was written: all of it at once, or slice by slice.
+
+A slice is some rows of a table: their checksums, and that every index leads to them. After the last
+slice of a table its pages are looked at, and the entries of its indices are counted, so that no row
+can be gone.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from adats.service.counters import SEVERAL, tally
+from adats.service.errors import DamagedStore, StoreError
+from adats.service.stores import sqlite_rows as rows
+from adats.service.stores.interface import (
+    BeliefRow,
+    Bucket,
+    ChangeRow,
+    Counts,
+    DecisionRow,
+    ExperimentRow,
+    KeyRow,
+    RewardRow,
+    TaskRow,
+)
+
+if TYPE_CHECKING:
+    from adats.service.stores.sqlite import SQLiteReadView
+
+SLICE = 1000  # rows
+
+
+class _Table(NamedTuple):
+    columns: str
+    parse: Callable[[Any], Any]
+    indices: dict[str, str]  # the columns of each
+
+
+TABLES = {
+    "experiments": _Table(rows.columns(ExperimentRow), rows.experiment_from, {}),
+    "tasks": _Table(
+        f"experiment, task, {rows.columns(TaskRow)}",
+        rows.task_from,
+        {
+            "tasks_by_name": "experiment, task",
+            "tasks_by_generation": "experiment, generation, task",
+        },
+    ),
+    "decisions": _Table(
+        rows.columns(DecisionRow),
+        rows.decision_from,
+        {
+            "decisions_by_name": "experiment, decision_id",
+            "decisions_by_task": "experiment, task",
+            "decisions_by_time": "experiment, time",
+            "decisions_due": "due",
+        },
+    ),
+    "rewards": _Table(
+        rows.columns(RewardRow),
+        rows.reward_from,
+        {"rewards_by_decision": "decision", "rewards_by_name": "decision, reward_id, reward"},
+    ),
+    "changes": _Table(rows.columns(ChangeRow), rows.change_from, {}),
+    "beliefs": _Table(
+        rows.columns(BeliefRow), rows.belief_from, {"beliefs_by_experiment": "experiment"}
+    ),
+    "keys": _Table(rows.columns(KeyRow), rows.key_from, {}),
+}
+PARTIAL = {"tasks_by_generation": "generation", "decisions_due": "due"}  # only where it is not null
+
+
+class Scrub:
+    """Looks at a store again and again, some rows at a time."""
+
+    def __init__(self) -> None:
+        self._place: tuple[str, int] | None = None
+        self.rounds = 0  # through all tables
+
+    def step(self, view: "SQLiteReadView", limit: int = SLICE) -> list[str]:
+        """Look at the next slice; what is wrong with it."""
+        table, after = self._place or (next(iter(TABLES)), 0)
+        found, last = view.look(lambda connection: _slice(connection, table, after, limit))
+        if last is None and table == "experiments":
+            found += _check_sums(view)
+        if last is not None:
+            self._place = (table, last)
+            return found
+        names = [*TABLES, None]
+        following = names[names.index(table) + 1]
+        self._place = None if following is None else (following, 0)
+        self.rounds += following is None
+        return found
+
+
+def check_whole(view: "SQLiteReadView") -> Iterator[str]:
+    """All that is wrong with a store, which may be in use."""
+    try:
+        yield from view.look(_integrity)
+        for table in TABLES:
+            last: int | None = 0
+            while last is not None:
+                look = partial(_slice, table=table, after=last, limit=SLICE)
+                found, last = view.look(look)
+                yield from found
+        for row in view.experiments():
+            yield from _check_counters(view, row)
+    except (DamagedStore, StoreError) as error:
+        yield str(error)
+
+
+def _integrity(connection: sqlite3.Connection) -> list[str]:
+    found = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(10)")]
+    return [" ".join(line.split()) for line in found if line != "ok"]
+
+
+def _slice(
+    connection: sqlite3.Connection, table: str, after: int, limit: int
+) -> tuple[list[str], int | None]:
+    """What is wrong with some rows, and the last of them; None if it was the last of all."""
+    what, found, last = TABLES[table], [], None
+    part = f"FROM {table} NOT INDEXED WHERE rowid > ? ORDER BY rowid LIMIT ?"
+    try:
+        kept = connection.execute(f"SELECT rowid, {what.columns} {part}", (after, limit)).fetchall()
+        for _, *row in kept:
+            try:
+                what.parse(row)
+            except DamagedStore as error:
+                found.append(str(error))
+        for index, columns in what.indices.items():
+            found += _not_in_index(connection, table, index, columns, part, (after, limit))
+        last = kept[-1][0] if len(kept) == limit else None
+        if last is None:
+            found += _structure(connection, table)
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        if isinstance(error, sqlite3.OperationalError) and "decode" not in str(error):
+            raise
+        found.append(f"{table} cannot be read: {error}; restore a copy of the store")
+    return found, last
+
+
+def _not_in_index(
+    connection: sqlite3.Connection,
+    table: str,
+    index: str,
+    columns: str,
+    part: str,
+    values: tuple[int, int],
+) -> Iterator[str]:
+    same = " AND ".join(f"i.{name} IS s.{name}" for name in columns.split(", "))
+    there = f"AND {PARTIAL[index]} IS NOT NULL" if index in PARTIAL else ""
+    sql = (
+        f"SELECT count(*) FROM (SELECT rowid AS row, {columns} {part}) s WHERE 1 {there} AND NOT "
+        f"EXISTS (SELECT 1 FROM {table} i INDEXED BY {index} WHERE {same} AND i.rowid = s.row "
+        f"{there.replace('AND ', 'AND i.')})"
+    )
+    (lost,) = connection.execute(sql, values).fetchone()
+    if lost:
+        yield f"{lost} rows of {table} are not in {index}; restore a copy of the store"
+
+
+def _structure(connection: sqlite3.Connection, table: str) -> Iterator[str]:
+    """What is wrong with the pages of a table and of its indices, and with their sizes."""
+    for (line,) in connection.execute(f"PRAGMA quick_check({table})"):
+        if line != "ok":
+            yield f"{table}: {' '.join(line.split())}; restore a copy of the store"
+    for index in TABLES[table].indices if table in TABLES else ():
+        where = f"WHERE {PARTIAL[index]} IS NOT NULL" if index in PARTIAL else ""
+        counts = [
+            connection.execute(f"SELECT count(*) FROM {table} {how} {where}").fetchone()[0]
+            for how in ("NOT INDEXED", f"INDEXED BY {index}")
+        ]
+        if counts[0] != counts[1]:
+            yield f"{table} has {counts[0]} rows, {index} {counts[1]}; restore a copy of the store"
+
+
+def _check_sums(view: "SQLiteReadView") -> list[str]:
+    """That counters have their checksums, and add up to what their experiments say."""
+    found = view.look(lambda connection: list(_structure(connection, "hourly")))
+    try:
+        for row in view.experiments():
+            counts = view.counts(row.id)
+            several = any(bucket.arm == SEVERAL for bucket in counts)
+            own = [n for bucket, n in counts.items() if (bucket.arm == SEVERAL) == several]
+            said = (sum(n.decisions for n in own), sum(n.counted for n in own))
+            if said != (row.decisions, row.counted):
+                found.append(f"the counters of experiment {row.name!r} do not agree")
+    except DamagedStore as error:
+        found.append(str(error))
+    return found
+
+
+def _check_counters(view: "SQLiteReadView", row: ExperimentRow) -> Iterator[str]:
+    """That they are those of the log."""
+    counts: dict[Bucket, Counts] = {}
+    made = counted = 0
+    received = {}
+    for decision in view.decisions(row.id):
+        tally(counts, decision, row.days_until)
+        made, counted = made + 1, counted + (decision.counted is not None)
+        if decision.received:
+            received[decision.id] = decision.received
+    tasks = sum(1 for _ in view.tasks(row.id))
+    if (row.tasks, row.decisions, row.counted) != (tasks, made, counted):
+        yield (
+            f"experiment {row.name!r} says {row.tasks} tasks, {row.decisions} decisions and "
+            f"{row.counted} rewards that count; there are {tasks}, {made} and {counted}"
+        )
+    if view.counts(row.id) != counts:
+        yield f"the counters of experiment {row.name!r} are not those of its log"
+    for reward in view.rewards(row.id):
+        received[reward.decision] = received.get(reward.decision, 0) - 1
+    wrong = sum(left != 0 for left in received.values())
+    if wrong:
+        yield f"{wrong} decisions of experiment {row.name!r} do not have the rewards they say"

@@ -1,0 +1,108 @@
+"""Who waits for whom: time is shared by tenant, then by experiment."""
+
+import asyncio
+import time
+
+from adats.service.commit_queue import CommitQueue
+from adats.service.fair_queue import FairQueue
+
+
+def order(queue, costs, count):
+    """The names of what comes out, each paid for."""
+    found = []
+    for _ in range(count):
+        tenant, experiment = queue.pop()
+        queue.pay(tenant, experiment, costs[experiment])
+        queue.put(tenant, experiment, (tenant, experiment))  # it comes again at once
+        found.append(experiment)
+    return found
+
+
+def filled(*owners):
+    queue = FairQueue()
+    for owner in owners:
+        queue.put(*owner, owner)
+    return queue
+
+
+def test_experiments_of_one_tenant_share_time_not_turns():
+    found = order(filled(("t", "fast"), ("t", "slow")), {"fast": 1.0, "slow": 100.0}, 1010)
+    assert abs(found.count("slow") - 10) <= 1
+
+
+def test_tenants_share_before_experiments_do():
+    owners = [("one", f"many-{i}") for i in range(9)] + [("two", "only")]
+    found = order(filled(*owners), dict.fromkeys((name for _, name in owners), 1.0), 1000)
+    assert abs(found.count("only") - 500) <= 1
+
+
+def test_who_was_away_has_saved_nothing_up():
+    queue = filled(("t", "here"))
+    order(queue, {"here": 1.0}, 1000)
+    queue.put("t", "back", ("t", "back"))
+    found = order(queue, {"here": 1.0, "back": 1.0}, 20)
+    assert abs(found.count("back") - 10) <= 1
+
+
+def test_who_leaves_and_comes_back_still_has_its_debt():
+    queue = filled(("t", "fast"), ("t", "slow"))
+    order(queue, {"fast": 1.0, "slow": 100.0}, 2)
+    assert queue.pop() == ("t", "fast")  # the slow one waits again
+    queue.put("t", "fast", ("t", "fast"))
+    found = order(queue, {"fast": 1.0, "slow": 100.0}, 90)
+    assert found.count("slow") == 0
+
+
+def test_accounts_of_names_that_never_come_again_go():
+    queue = FairQueue()
+    for i in range(5000):
+        queue.put("t", f"e{i}", i)
+        queue.pay("t", f"e{queue.pop()}", 1e-9)
+    assert len(queue._experiments["t"]._paid) <= 202
+
+
+class Nothing:
+    """An engine and a store that do nothing."""
+
+    behind = False
+
+    def __init__(self):
+        self.store = self
+
+    def begin(self):
+        pass
+
+    flush = commit = undo = rollback = begin
+
+    def has_due(self):
+        return False
+
+
+def rates(seconds, **clients):
+    """Operations of each experiment, which take this long each, with some clients each."""
+
+    async def play():
+        queue = CommitQueue(Nothing())
+        queue.start()
+        counts, until = dict.fromkeys(clients, 0), time.monotonic() + seconds
+
+        async def client(name, cost):
+            while time.monotonic() < until:
+                await queue.do(lambda: time.sleep(cost), "t", name)
+                counts[name] += 1
+
+        await asyncio.gather(
+            *(client(n, cost) for n, (k, cost) in clients.items() for _ in range(k))
+        )
+        await queue.close()
+        return counts
+
+    return asyncio.run(play())
+
+
+def test_a_fast_experiment_beside_a_slow_one_keeps_its_part():
+    alone = rates(1.0, fast=(8, 2e-4))["fast"]
+    beside = rates(1.0, fast=(8, 2e-4), slow=(1, 0.02), slower=(8, 0.02))["fast"]
+    both = rates(1.0, fast=(8, 2e-4), slow=(1, 0.02))["fast"]
+    assert both > 0.35 * alone  # half of the time; in turns it would be a tenth
+    assert beside > 0.2 * alone  # a third of it

@@ -1,0 +1,171 @@
+"""Nothing holds the event loop for long: others are answered meanwhile."""
+
+import asyncio
+import gc
+import json
+import time
+
+import numpy as np
+import pytest
+
+from adats.models import BetaArms, GaussianMeta, LinearMeta, MixtureMeta, ModelMixture
+from adats.models.prior_files import prior_to_dict
+from adats.service.engine import Engine
+from adats.service.http.app import make_app
+from adats.service.http.operations import LARGEST_SPEC
+from adats.service.stores.sqlite import SQLiteStore
+from asgi import send
+from served import GAUSSIAN, Clock
+
+LONGEST_HOLD = 0.05  # seconds
+X = "/v1/experiments/x"
+WINDOW = 10.0
+
+
+class Heart:
+    """Beats on the loop. The longest gap is in time of this process: others do not matter."""
+
+    def __init__(self):
+        self.longest = 0.0
+
+    async def beat(self):
+        last = time.perf_counter(), time.process_time()
+        while True:
+            await asyncio.sleep(0.001)
+            now = time.perf_counter(), time.process_time()
+            self.longest = max(self.longest, min(b - a for a, b in zip(last, now, strict=True)))
+            last = now
+
+
+def longest_hold(path, before, during, clock=time.time, jump=0.0):
+    """Seconds, and the statuses of the calls; all of `during` are sent at once."""
+
+    gc.collect()
+    gc.freeze()  # as the service does when it starts
+
+    async def run():
+        app = make_app(Engine(SQLiteStore(path), clock=clock), hosts=("localhost",))
+        async with app.lifespan_context(app):
+            for calls in (before[:1], before[1:501], before[501:1001], before[1001:]):
+                for status, _ in await asyncio.gather(*(send(app, *call) for call in calls)):
+                    assert status in (200, 201)
+            if jump:
+                clock.time += jump
+            heart = Heart()
+            beating = asyncio.create_task(heart.beat())
+            found = await asyncio.gather(*(send(app, *call, parsed=False) for call in during))
+            await asyncio.sleep(0.05)
+            beating.cancel()
+            return heart.longest, [status for status, _ in found]
+
+    return asyncio.run(run())
+
+
+def of_many_models():
+    """As costly as it may be: 1,000 models of 20 arms."""
+    part = GaussianMeta(
+        np.zeros(20), 1.0, task_scale=0.5, noise=1.0, arms=[f"a{i}" for i in range(20)]
+    )
+    file = prior_to_dict(ModelMixture([0.5, 0.5], [part, part]))
+    many = {"models": file["prior"]["models"][:1] * 1000, "log_weights": [-np.log(1000)] * 1000}
+    return {"model": "gaussian", "prior": {"file": file | {"prior": file["prior"] | many}}}
+
+
+def of_many_candidates():
+    table = np.ones((50, 400)) + np.arange(400) / 1000
+    meta = MixtureMeta(
+        np.full(50, 0.02), BetaArms(table, table), arms=[f"a{i}" for i in range(400)]
+    )
+    return {"model": "binary", "prior": {"file": prior_to_dict(meta)}}
+
+
+def of_many_features():
+    """Whose file is large: 128 × 128 numbers of 18 digits."""
+    cov = np.eye(128) + 1e-5 * np.random.default_rng(1).normal(size=(128, 128))
+    meta = LinearMeta(np.zeros(128), cov @ cov.T, task_cov=0.5, noise=1.0)
+    return {
+        "model": "linear",
+        "features": np.eye(128)[:3].tolist(),
+        "prior": {"file": prior_to_dict(meta)},
+    }
+
+
+LARGE = (of_many_models, of_many_candidates, of_many_features)
+
+
+def with_tasks(spec=GAUSSIAN, tasks=1000):
+    """An experiment whose tasks have a decision and a reward each."""
+    rewards = [{"decision_id": f"d{i}", "reward": 1.0} for i in range(tasks)]
+    asks = [
+        ("POST", f"{X}/decide", {"task": f"t{i}", "decision_id": f"d{i}"}) for i in range(tasks)
+    ]
+    return [("PUT", X, spec), *asks], ("POST", f"{X}/reward", {"rewards": rewards})
+
+
+BAD = {
+    "cut off": b'{"prior": {"file": {"x": [' + b"0.123456789," * (LARGEST_SPEC // 12 - 10),
+    "not a number": b'{"prior": {"file": {"x": [' + b"1.2345678901234," * 400_000 + b"NaN]}}}",
+    "of too many values": b'{"prior": {"file": {"x": ['
+    + b"1," * (LARGEST_SPEC // 2 - 20)
+    + b"1]}}}",
+    "nested": b"[" * (LARGEST_SPEC - 10),
+    "of another kind": b'{"model": [' + b'"a",' * (LARGEST_SPEC // 4 - 10) + b'"a"]}',
+}
+
+
+@pytest.mark.parametrize("body", BAD)
+def test_a_large_body_that_is_bad(tmp_path, body):
+    held, statuses = longest_hold(tmp_path / "x.db", [], [("PUT", X, BAD[body])])
+    assert statuses == [422]
+    assert held < LONGEST_HOLD
+
+
+def test_nan_in_a_large_body_is_said(tmp_path):
+    async def run():
+        app = make_app(Engine(SQLiteStore(tmp_path / "x.db")), hosts=("localhost",))
+        async with app.lifespan_context(app):
+            return await send(app, "PUT", X, BAD["not a number"])
+
+    assert asyncio.run(run()) == (422, {"error": "numbers must be finite", "field": None})
+
+
+def test_a_batch_of_rewards(tmp_path):
+    before, rewards = with_tasks()
+    held, statuses = longest_hold(tmp_path / "x.db", before, [rewards] * 3)
+    assert statuses == [200] * 3
+    assert held < LONGEST_HOLD
+
+
+def test_reads(tmp_path):
+    before, rewards = with_tasks()
+    parts = ("", "/tasks/t1", "/meta", "/report", "/log")
+    reads = [("GET", X + part) for part in parts] * 4
+    held, statuses = longest_hold(tmp_path / "x.db", [*before, rewards], reads)
+    assert statuses == [200] * 20
+    assert held < LONGEST_HOLD
+
+
+def test_windows_that_end_all_at_once(tmp_path):
+    spec = GAUSSIAN | {"window": WINDOW, "default_reward": 0.0}
+    before, _ = with_tasks(spec)
+    ask = ("POST", f"{X}/decide", {"task": "t"})
+    held, statuses = longest_hold(tmp_path / "x.db", before, [ask], Clock(), 2 * WINDOW)
+    assert statuses == [200]
+    assert held < LONGEST_HOLD
+
+
+@pytest.mark.parametrize("prior", LARGE)
+def test_a_prior_as_large_as_it_may_be(tmp_path, prior):
+    asks = [("POST", f"{X}/decide", {"task": "t", "decision_id": f"d{i}"}) for i in range(3)]
+    reward = ("POST", f"{X}/reward", {"decision_id": "d0", "reward": 1.0})
+    reads = [("GET", X), ("GET", f"{X}/meta"), ("GET", f"{X}/tasks/t")]
+    held = {}
+    for name, calls, wanted in (
+        ("put", [("PUT", X, json.dumps(prior()).encode())], 201),
+        ("decide", asks, 200),
+        ("reward and reads", [reward, *reads], 200),
+        ("forget", [("DELETE", f"{X}/tasks/t")], 204),
+    ):
+        held[name], statuses = longest_hold(tmp_path / "x.db", [], calls)
+        assert statuses == [wanted] * len(calls)
+    assert max(held.values()) < LONGEST_HOLD, held
