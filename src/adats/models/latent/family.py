@@ -19,9 +19,8 @@ LARGEST = 300.0  # exp of more is not told apart: times any number of pulls it i
 # evenly spaced nodes for integrals over a standard normal: exact to round-off for smooth functions
 NODES = np.linspace(-8.0, 8.0, 97)
 WEIGHTS = np.exp(-0.5 * NODES**2) / np.exp(-0.5 * NODES**2).sum()
-# up to which scale of eta every sixth, third and second node is enough, to 1e-8
-ENOUGH = ((0.5, 6), (1.5, 3), (3.0, 2), (math.inf, 1))
-SOME = {step: (NODES[::step], WEIGHTS[::step] / WEIGHTS[::step].sum()) for _, step in ENOUGH}
+SMOOTH = 1.5  # up to this scale of eta every third node is enough, to 1e-8
+FEW_NODES, FEW_WEIGHTS = NODES[::3], WEIGHTS[::3] / WEIGHTS[::3].sum()
 
 
 @dataclass(frozen=True)
@@ -64,8 +63,8 @@ def bernoulli_variance(eta: Any) -> Any:
 
 def bernoulli_expected(mean: FloatArray, scale: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Mean and standard deviation of a rate whose log-odds are N(mean, scale²)."""
-    widest = scale.max(initial=0.0)
-    nodes, weights = SOME[next(step for most, step in ENOUGH if widest <= most)]
+    few = scale.max(initial=0.0) <= SMOOTH
+    nodes, weights = (FEW_NODES, FEW_WEIGHTS) if few else (NODES, WEIGHTS)
     rates = expit(mean[..., None] + scale[..., None] * nodes)
     first = rates @ weights
     rates -= first[..., None]
