@@ -252,7 +252,21 @@ def test_a_quick_look_has_fewer_runs(tmp_path):
     assert "10 runs" in text
 
 
+def test_data_of_another_name_have_it_in_all_titles():
+    named = EXPERIMENTS["mnist"].called("Fashion-MNIST")
+    assert named.title == "Online classification: Fashion-MNIST"
+    assert named.setting.title == "Fashion-MNIST"
+    assert named.name == "mnist"
+    assert named.setting.sizes() == EXPERIMENTS["mnist"].setting.sizes()
+
+
 # What goes wrong
+
+
+def test_a_name_is_for_data_that_have_files(tmp_path):
+    with pytest.raises(ValueError, match="--name is for mnist and omniglot; 'synthetic' needs no"):
+        reproduce("synthetic", out=tmp_path / "x", data_name="mine")
+    assert not (tmp_path / "x").exists()
 
 
 def test_unknown_name_lists_the_known(tmp_path):

@@ -11,6 +11,7 @@ import numpy as np
 from adats import plots
 from adats.models.core import files
 from adats.models.core.types import Belief, FloatArray
+from adats.plots.story import story_figure
 from adats.simulation.kernels.registry import has_numba, known_rng
 from adats.simulation.learners import AGENTS
 from adats.simulation.play import Job, play_learner
@@ -81,7 +82,7 @@ class Story:
 def draw(story: Story, out: Path) -> Path:
     """Write the picture into a folder."""
     lost = {name: values.sum(axis=2) for name, values in story.lost.items()}
-    figure = plots.story_figure(lost, LABELS, story.mean, story.scale, story.rates)
+    figure = story_figure(lost, LABELS, story.mean, story.scale, story.rates)
     out.mkdir(parents=True, exist_ok=True)
     for kind in ("svg", "png"):
         files.write_bytes(out / f"demo.{kind}", plots.rendered(figure, kind))
