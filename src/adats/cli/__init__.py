@@ -19,6 +19,7 @@ from adats.cli.reproduce import reproduce
 from adats.cli.serve import keys_app, replay, serve
 from adats.cli.simulate import simulate_app
 from adats.cli.store import store_app
+from adats.cli.tune import tune_command
 
 app = typer.Typer(
     help="Thompson sampling that learns its own prior.",
@@ -30,6 +31,7 @@ app.add_typer(simulate_app, name="simulate")
 app.add_typer(bound_app, name="bound")
 app.command("fit")(fit)
 app.command("decide")(decide)
+app.command("tune")(tune_command)
 app.command("reproduce")(reproduce)
 app.command("serve")(serve)
 app.command("replay")(replay)

@@ -1,0 +1,64 @@
+"""`adats tune`: the far-sighted index for a prior, a number of tasks and their length."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.table import Table
+
+from adats.cli.common import Json, Rounds, Seed, Tasks, check_json, console, stage_bar, write_json
+from adats.models.prior_files import load_prior
+from adats.simulation.problems import PriorProblem
+from adats.simulation.problems.linear import unit_sphere
+from adats.simulation.tuning import LEAST_RUNS, SAMPLED, tune
+
+
+def tune_command(
+    prior: Annotated[Path, typer.Argument(help="A file of save_prior, Gaussian or linear.")],
+    *,
+    tasks: Tasks = 20,
+    rounds: Rounds = 200,
+    arms: Annotated[
+        int, typer.Option(help="Of a linear prior: arms, drawn evenly from the unit sphere.")
+    ] = 10,
+    runs: Annotated[int, typer.Option(help="Of the last candidates.")] = LEAST_RUNS,
+    seed: Seed = 1,
+    workers: Annotated[int, typer.Option(help="Processes.")] = 1,
+    json_to: Json = None,
+) -> None:
+    """Find the width and the look-ahead of the far-sighted index by simulation."""
+    check_json(json_to)
+    meta = load_prior(prior)
+    rng = np.random.default_rng(seed)
+    features = unit_sphere(rng, arms, meta.n_features) if meta.n_features else None
+    problem = PriorProblem(meta, features)
+    options: dict[str, Any] = {"tasks": tasks, "rounds": rounds, "seed": seed, "runs": runs}
+    with stage_bar("tuning") as show:
+        found = tune(problem, **options, workers=workers, progress=show)
+    rows = [
+        {
+            "policy": SAMPLED if not vars(one.policy) else "far",
+            **{name: vars(one.policy).get(name) for name in ("width", "ahead")},
+            "regret": one.regret,
+            "se": one.se,
+            "one run in a hundred loses more than": one.tail,
+            "chosen": one.policy == found.policy,
+        }
+        for one in found.candidates
+    ]
+    write_json(json_to, {**options, "problem": problem.describe(), "candidates": rows})
+    if json_to == "-":
+        return
+    table = Table(*rows[0])
+    for row in rows:
+        table.add_row(*(_shown(value) for value in row.values()))
+    console.print(table)
+    chosen = repr(found.policy).replace("later=None, ", "")
+    console.print(f"policy={chosen}", highlight=False)
+
+
+def _shown(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return "yes" if value else ""
+    return value if isinstance(value, str) else f"{value:.4g}"
