@@ -20,7 +20,7 @@ from adats.service.field_types import (
 )
 from adats.service.stores.interface import Action
 
-StateVersion = Annotated[int, doc("Events of the experiment so far.")]
+StateVersion = Annotated[int, doc("The number of the experiment's last commit; it only grows.")]
 PriorVersion = Annotated[int, doc("Grows when an arm is added.")]
 RewardStatus = Annotated[
     Literal["counted", "held", "late", "duplicate"],
@@ -69,7 +69,7 @@ class DecisionResult(Struct, frozen=True):
     propensity: Annotated[
         Share | list[Share], doc("The probability that this action had, or each of its arms.")
     ]
-    state_version: Annotated[int, doc("Events of the experiment that the decision knew.")]
+    state_version: Annotated[int, doc("The last commit of the experiment that the decision knew.")]
     prior_version: PriorVersion
     time: Annotated[float, doc("Of the decision, in seconds since 1970.")]
     holdout: Annotated[bool, doc("Whether it was held out.")]
