@@ -170,7 +170,8 @@ def half_open(port, text=b"GET /healthz HTTP/1.1\r\nHost:"):
     return client
 
 
-def test_two_thousand_half_open_connections_keep_nobody_out(tmp_path):
+def test_two_thousand_half_open_connections_keep_nobody_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(connections, "TIMES", {})  # none of them is ended in time
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 2000 + 2 * connections.MOST_CONNECTIONS
     if hard != resource.RLIM_INFINITY and hard < wanted:
@@ -180,9 +181,7 @@ def test_two_thousand_half_open_connections_keep_nobody_out(tmp_path):
         with ExitStack() as stack:
             service = stack.enter_context(running(tmp_path / "x.db"))
             clients = [stack.enter_context(half_open(service.port)) for _ in range(2000)]
-            began = time.monotonic()
             assert call(f"{service.url}/healthz")[0] == 200
-            assert time.monotonic() - began < 2
             opened = sum(_is_open(client) for client in clients)
             assert opened <= connections.MOST_CONNECTIONS
     finally:

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import json
+import sys
 import time
 
 import numpy as np
@@ -13,6 +14,7 @@ from adats.models.prior_files import prior_to_dict
 from adats.service.engine import Engine
 from adats.service.http.app import make_app
 from adats.service.http.operations import LARGEST_SPEC
+from adats.service.server import put_the_loop_first
 from adats.service.stores.sqlite import SQLiteStore
 from asgi import send
 from served import GAUSSIAN, Clock
@@ -20,6 +22,13 @@ from served import GAUSSIAN, Clock
 LONGEST_HOLD = 0.05  # seconds
 X = "/v1/experiments/x"
 WINDOW = 10.0
+
+
+@pytest.fixture(autouse=True)
+def _as_before():
+    turn = sys.getswitchinterval()
+    yield
+    sys.setswitchinterval(turn)
 
 
 class Heart:
@@ -41,7 +50,7 @@ def longest_hold(path, before, during, clock=time.time, jump=0.0):
     """Seconds, and the statuses of the calls; all of `during` are sent at once."""
 
     gc.collect()
-    gc.freeze()  # as the service does when it starts
+    put_the_loop_first()  # as the service does when it starts
 
     async def run():
         app = make_app(Engine(SQLiteStore(path), clock=clock), hosts=("localhost",))

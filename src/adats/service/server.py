@@ -4,6 +4,7 @@ import gc
 import ipaddress
 import logging
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from adats.service.http.connections import Connection, Server, allow_files
 from adats.service.keys import ApiKeys
 from adats.service.stores.sqlite import SQLiteStore
 
+TURN = 0.001  # seconds that a thread works while the event loop waits
 GRACE = 10  # seconds for requests that are under way when the service is stopped
 
 
@@ -59,7 +61,6 @@ def serve(
         except BaseException:
             store.close()
             raise
-        gc.freeze()  # what is there now stays: no need to look at it again and again
         name = f"[{host}]" if ":" in host else host
         announce(f"http://{name}:{listening.getsockname()[1]}")
         run(app, listening)
@@ -68,7 +69,14 @@ def serve(
 def run(app: ASGIApp, listening: socket.socket) -> None:
     """Answer what comes in at the socket, until the process is stopped."""
     allow_files()
+    put_the_loop_first()
     server_of(app).run(sockets=[listening])
+
+
+def put_the_loop_first() -> None:
+    """Threads that work hand over soon, and what is there now is not looked at again and again."""
+    sys.setswitchinterval(TURN)
+    gc.freeze()
 
 
 def server_of(app: ASGIApp) -> Server:

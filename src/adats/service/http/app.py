@@ -23,6 +23,7 @@ from adats.service.errors import (
     DamagedStore,
     Invalid,
     NotFound,
+    ServiceError,
     StoreError,
     status_of,
     text_of,
@@ -138,7 +139,7 @@ class Service:
             try:
                 keys = await self._readers.read(lambda view: ApiKeys(view.key_rows()))
                 self.access.renew(keys)
-            except (StoreError, DamagedStore) as error:
+            except ServiceError as error:
                 log.error("the keys cannot be read: %s", error)
 
     async def _scrub(self) -> None:
@@ -147,7 +148,9 @@ class Service:
             await asyncio.sleep(SCRUB_PAUSE)
             try:
                 found = await self._readers.run(self._engine.store.scrub)
-            except (StoreError, DamagedStore, Busy) as error:
+            except Busy:
+                continue
+            except (StoreError, DamagedStore) as error:
                 found = [str(error)]
             for line in found:
                 self._queue.note_damage(DamagedStore(line))

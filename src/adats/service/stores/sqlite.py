@@ -185,8 +185,8 @@ class SQLiteReadView(SQLiteReader):
     def overdue(self, experiment: int, now: float) -> float | None:
         """When the first decision was made whose window is over and which is not settled."""
         sql = (
-            f"SELECT {_DECISION} FROM decisions WHERE experiment = ? AND due <= ? "
-            "ORDER BY time LIMIT 1"
+            f"SELECT {_DECISION} FROM decisions INDEXED BY decisions_due "  # few, by time all
+            "WHERE experiment = ? AND due <= ? ORDER BY time LIMIT 1"
         )
         first = self._one(sql, (experiment, now))
         return None if first is None else rows.decision_from(first).time
