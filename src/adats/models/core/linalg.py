@@ -293,6 +293,12 @@ class GaussianPriors(NamedTuple):
         terms[:, -1, -1] = 1.0 + (shift * mean).sum(axis=-1)
         return cls(frame, turned, terms, -0.5 * np.log(values).sum(axis=-1))
 
+    def as_given(self) -> Gaussians:
+        """Each where nothing was seen, to the last bit."""
+        count, size = len(self.frame), self.frame.shape[-1] - 1
+        lower = np.broadcast_to(_eye(size), (count, size, size))
+        return Gaussians(self.frame, lower, np.zeros((count, size)), np.zeros(count))
+
     def condition(self, seen: FloatArray) -> Gaussians:
         """Each times exp(-½ xᵀT x) with the T that was seen, and normalised."""
         if self.terms is None:

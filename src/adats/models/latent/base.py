@@ -129,7 +129,8 @@ class LatentBase(MetaBase[S, D]):
             count, p = self.meta_mean.shape
             total = self.total.value().reshape(count, -1)
             terms = total[:, :-1].reshape(count, p + 1, p + 1)
-            known = self.mu_prior.condition(terms)
+            prior, rewards = self.mu_prior, total.item(-1)
+            known = prior.condition(terms) if rewards else prior.as_given()
             put(self, "_known_mu", known)
         return known
 
