@@ -217,7 +217,8 @@ def test_files(done):
         space = "{http://www.w3.org/2000/svg}"
         assert len(list(root.iter(f"{space}image"))) == 3  # a sheet a class
         texts = {"".join(node.itertext()).strip() for node in root.iter(f"{space}text")}
-        assert {"Toys: b", READINGS[reading], "AdaTS", "1", "2", "3"} <= texts
+        assert {"Toys: b", "AdaTS", "1", "2", "3"} <= texts
+        assert any(READINGS[reading].startswith(text) for text in texts if len(text) > 10)
 
 
 def test_tables_are_what_the_records_say(small, done):
