@@ -44,7 +44,7 @@ class GaussianProblem(UnknownSpread[GaussianMeta]):
 def _loops() -> Loops:
     from adats.simulation.kernels import gaussian
 
-    return Loops(gaussian.play, gaussian.learn)
+    return Loops(gaussian.play, gaussian.learn, own_index=True)
 
 
 @register(GaussianProblem, "ensemble")
