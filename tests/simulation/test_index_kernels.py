@@ -1,16 +1,20 @@
 """The compiled loops of index policies against the plain loop, and what they should do."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from adats import AdaTS
+from adats import AdaTS, GaussianMeta, LinearMeta, OwnIndex
 from adats.agents.policies import POLICIES, FarSighted
-from adats.simulation import simulate
+from adats.simulation import Learner, simulate
 from adats.simulation.kernels.registry import NUMBERED, absorb_of
 from adats.simulation.play import compiled_task, index_policy, plain_task
 from adats.simulation.problems import (
+    ClicksProblem,
     GaussianProblem,
     LinearProblem,
+    PriorProblem,
     RoutingProblem,
     SemibanditProblem,
 )
@@ -115,12 +119,66 @@ def test_indices_have_less_regret_than_thompson_sampling(agent):
     assert gap.mean() / (gap.std(ddof=1) / np.sqrt(300)) > 5
 
 
-def test_agents_from_a_factory_are_told_the_horizon_and_take_no_delay():
+def test_agents_from_a_factory_are_told_the_horizon_and_take_a_delay():
     def build(problem, seed):
         return AdaTS(problem.meta(), policy="far", seed=seed)
 
     options = {"tasks": 2, "rounds": 10, "runs": 2, "seed": 1}
     got = simulate(GaussianProblem(arms=3), {"mine": build}, **options)
     assert (got.regret >= 0).all()
-    with pytest.raises(ValueError, match="delay"):
-        simulate(GaussianProblem(arms=3), {"mine": build}, **options, delay=2)
+    late = simulate(GaussianProblem(arms=3), {"mine": build}, **options, delay=2)
+    assert not np.array_equal(late.regret, got.regret)
+
+
+@pytest.mark.parametrize("delay", [0, 3, 50])
+def test_agents_from_a_factory_get_every_reward_late_and_in_order(delay):
+    class Keeps:
+        def __init__(self):
+            self.seen = []
+
+        def ask(self, task):
+            self.seen.append(("ask", task))
+            return SimpleNamespace(action=0, task=task, number=len(self.seen))
+
+        def tell(self, decision, reward):
+            self.seen.append(("tell", decision.task))
+
+    made = []
+
+    def build(problem, seed):  # noqa: ARG001
+        made.append(Keeps())
+        return made[-1]
+
+    simulate(GaussianProblem(2), {"mine": build}, tasks=2, rounds=6, runs=1, seed=1, delay=delay)
+    (agent,) = made
+    for task in range(2):
+        order = [what for what, which in agent.seen if which == task]
+        asks_before_the_first = order.index("tell")
+        assert asks_before_the_first == min(delay + 1, 6)
+        assert order.count("ask") == order.count("tell") == 6
+
+
+def own_rule(v, left, round):
+    return np.sqrt(np.log(1.0 + 0.5 * v * left)) + 0.01 * round
+
+
+@pytest.mark.parametrize("delay", [0, 3])
+@pytest.mark.parametrize("kind", ["gaussian", "linear"])
+def test_an_index_of_ones_own_is_compiled_as_it_is_plain(kind, delay, monkeypatch):
+    gaussian = GaussianMeta([0.0, 0.3, 0.1], 0.5, task_scale=0.1, noise=1.0)
+    linear = LinearMeta([0.1, -0.2], 0.25, task_cov=0.01, noise=1.0)
+    rows = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
+    problem = PriorProblem(gaussian) if kind == "gaussian" else PriorProblem(linear, rows)
+    agents = {"own": Learner("own", policy=OwnIndex(own_rule))}
+    options = {"tasks": 3, "rounds": 25, "runs": 4, "seed": 2, "delay": delay}
+    fast = simulate(problem, agents, **options)
+    monkeypatch.setattr("adats.simulation.kernels.registry.has_numba", lambda: False)
+    with pytest.warns(UserWarning, match="Numba"):
+        slow = simulate(problem, agents, **options)
+    np.testing.assert_allclose(fast.regret, slow.regret, rtol=1e-9)
+
+
+def test_an_index_of_ones_own_where_no_loop_takes_it():
+    agents = {"own": Learner("own", policy=OwnIndex(own_rule))}
+    found = simulate(ClicksProblem(2, 0.2), agents, tasks=2, rounds=8, runs=1, seed=1)
+    assert (found.regret >= 0).all()

@@ -3,7 +3,14 @@
 from adats.agents.agent import TS, AdaTS, Agent, MetaTS, OracleTS, load
 from adats.agents.decision import Decision
 from adats.agents.decisions import Decisions
-from adats.agents.policies import BayesUCB, FarSighted, FiniteHorizon, Greedy, Thompson
+from adats.agents.policies import (
+    BayesUCB,
+    FarSighted,
+    FiniteHorizon,
+    Greedy,
+    OwnIndex,
+    Thompson,
+)
 from adats.agents.stateless import decide
 
 __all__ = [
@@ -18,6 +25,7 @@ __all__ = [
     "Greedy",
     "MetaTS",
     "OracleTS",
+    "OwnIndex",
     "Thompson",
     "decide",
     "load",

@@ -16,6 +16,7 @@ from adats.agents.policies import (
     CAUTION,
     POLICIES,
     FarSighted,
+    OwnIndex,
     Policy,
     Scene,
     Thompson,
@@ -98,7 +99,7 @@ def play_runs(job: Job, runs: range) -> PlayedRuns:
                 play_learner(job, agent, meta, start, instances, first, rng, lost, chosen)
             else:
                 built = agent(job.problem, int(rng.integers(2**63)))
-                _play_agent(job.problem, built, instances, lost, chosen)
+                _play_agent(job.problem, built, instances, lost, chosen, job.delay)
             seconds[a] += time.perf_counter() - begin
             regret[a, i] = lost if job.by_round else lost.sum(axis=1)
             if actions is not None:
@@ -198,7 +199,8 @@ def absorb_and_renew(
 
 def _play_task(job: Job, policy: Policy, meta: MetaBelief, later: int, given: Given) -> Any:
     """One task, compiled where it can be; later tasks have `later` rounds."""
-    play = loops_of(job.problem, given[0]).play if job.compiled else None
+    loops = loops_of(job.problem, given[0]) if job.compiled else Loops()
+    play = loops.play
     if isinstance(policy, FarSighted) and policy.later is None:
         policy = replace(policy, later=later)
 
@@ -213,6 +215,10 @@ def _play_task(job: Job, policy: Policy, meta: MetaBelief, later: int, given: Gi
         if isinstance(policy, FarSighted):
             counted = policy.counted(later, share(rows))
             index = index_policy("far", job.rounds, counted, job.delay, policy.width)
+        elif isinstance(policy, OwnIndex):
+            numbers = np.arange(1.0, job.rounds + 1.0)
+            own = CompiledPolicy(len(NUMBERED), numbers, np.zeros(0), job.delay, policy.rule)
+            index = own if loops.own_index else None
         elif type(policy) in NAMES:
             arms = len(given[1].theta if rows is None else rows)
             index = _uncounted(NAMES[type(policy)], job.rounds, arms, job.delay)
@@ -326,11 +332,17 @@ def _reward(
 
 
 def _play_agent(
-    problem: Problem, agent: Any, instances: list[Instance], regret: FloatArray, actions: IntArray
+    problem: Problem,
+    agent: Any,
+    instances: list[Instance],
+    regret: FloatArray,
+    actions: IntArray,
+    delay: int,
 ) -> None:
     """All tasks of one run by an agent with ask and tell."""
     rounds = regret.shape[1]
     for s, instance in enumerate(instances):
+        waiting: list[tuple[Any, Any]] = []  # decisions and their rewards, until they are known
         for t in range(rounds):
             rows, means = instance.rows(t), instance.means(t)
             options: dict[str, Any] = {} if rows is None else {"features": rows}
@@ -339,7 +351,12 @@ def _play_agent(
             decision = agent.ask(s, **options)
             arms = np.asarray(decision.action, dtype=np.intp)
             action = arms if arms.ndim else int(arms)
-            agent.tell(decision, reward=_reward(problem, instance, t, means, action))
+            waiting.append((decision, _reward(problem, instance, t, means, action)))
+            if len(waiting) > delay:
+                known, reward = waiting.pop(0)
+                agent.tell(known, reward=reward)
             regret[s, t] = means[problem.oracle(means)].sum() - means[action].sum()
             if isinstance(action, int):
                 actions[s, t] = instance.number(t, action)
+        for known, reward in waiting:
+            agent.tell(known, reward=reward)

@@ -58,8 +58,6 @@ def simulate(
         raise ValueError(f"unknown engine {engine!r}; known are {', '.join(ENGINES)}")
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise ValueError(f"seed must be a whole number that is not negative, got {seed!r}")
-    if delay and not all(isinstance(agent, Learner) for agent in named.values()):
-        raise ValueError("a delay is for the agents of AGENTS, not for factories")
     if record and _chooses_sets(problem):
         raise ValueError("record is for problems whose actions are single arms, not sets of them")
     metas = {n: a.meta(problem) for n, a in named.items() if isinstance(a, Learner)}

@@ -12,7 +12,7 @@ from adats.models.core.types import FloatArray, Rng
 from adats.models.gaussian.belief import posterior_of_arm
 from adats.models.gaussian.meta import arm_digest, meta_posterior
 from adats.simulation.kernels.common import Policy, World, compiled, count_reward, fresh, inlined
-from adats.simulation.kernels.indices import index_arm
+from adats.simulation.kernels.indices import index_arm, loop_of
 from adats.simulation.kernels.registry import TS, LoopInput
 
 ArmPrior = tuple[FloatArray, FloatArray, FloatArray]  # mean, scale and noise of every arm
@@ -141,7 +141,8 @@ def play(problem: object, task: LoopInput) -> ArmStats:  # noqa: ARG001
     if task.policy.number == TS:
         table = gaussian_task(prior, task.world(), task.rng)
     else:
-        table = gaussian_index_task(task.policy.fields(), prior, task.world())
+        loop = loop_of(gaussian_index_task, task.policy.rule)
+        table = loop(task.policy.fields(), prior, task.world())
     return ArmStats(table)
 
 

@@ -5,7 +5,14 @@ far-sighted index, and is not read for the others; `counted` has for every arm t
 tasks that it counts. Rewards come `delay` rounds late; pending pulls shrink the variances at once.
 """
 
+import functools
 import math
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+import numba
+import numpy as np
 
 from adats.agents.policies import far_sighted_level, finite_horizon_level
 from adats.models.core.types import FloatArray
@@ -70,3 +77,39 @@ def index_arm(
         if value > highest or (value == highest and i < arm):
             arm, highest = i, value
     return arm
+
+
+@functools.cache
+def with_rule(loop: Any, rule: Callable[[float, float, float], float]) -> Any:
+    """A loop of index policies with a rule of the user's own in place of `index_arm`.
+
+    Its `levels` are the numbers of the rounds.
+    """
+    own: Any = numba.njit(rule, error_model="numpy")
+
+    def own_arm(
+        number: int,  # noqa: ARG001
+        level: float,
+        horizon: int,
+        counted: FloatArray,  # noqa: ARG001
+        precision: FloatArray,
+        centre: FloatArray,
+        variance: FloatArray,
+        bounds: FloatArray,  # noqa: ARG001
+    ) -> int:
+        arm, highest = 0, -np.inf
+        for i in range(centre.size):
+            z = own(variance[i] * precision[i], horizon, level)
+            value = centre[i] + z * math.sqrt(variance[i])
+            if value > highest:
+                arm, highest = i, value
+        return arm
+
+    plain = loop.py_func
+    names = {**plain.__globals__, "index_arm": numba.njit(own_arm, error_model="numpy")}
+    return numba.njit(FunctionType(plain.__code__, names), error_model="numpy")
+
+
+def loop_of(loop: Any, rule: Callable[[float, float, float], float] | None) -> Any:
+    """The loop for a policy with this rule, or for one that is built in."""
+    return loop if rule is None else with_rule(loop, rule)

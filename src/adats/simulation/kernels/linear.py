@@ -9,7 +9,7 @@ from adats.models import LinearBelief, LinearStats
 from adats.models.core.linalg import ALLOWED
 from adats.models.core.types import FloatArray, Rng
 from adats.simulation.kernels.common import Policy, World, compiled, fresh
-from adats.simulation.kernels.indices import index_arm
+from adats.simulation.kernels.indices import index_arm, loop_of
 from adats.simulation.kernels.registry import TS, LoopInput
 
 LinearPrior = tuple[FloatArray, FloatArray, float]  # mean, factor and noise
@@ -268,7 +268,8 @@ def play(problem: object, task: LoopInput) -> LinearStats | None:  # noqa: ARG00
     if task.policy.number == TS:
         n, moments = linear_task(prior, features, task.world(), task.rng)
     elif len(features) == 1:
-        n, moments = linear_index_task(task.policy.fields(), prior, features, task.world())
+        loop = loop_of(linear_index_task, task.policy.rule)
+        n, moments = loop(task.policy.fields(), prior, features, task.world())
     else:
         return None
     stats = LinearStats(n, moments)

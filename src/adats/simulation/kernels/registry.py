@@ -23,6 +23,7 @@ class CompiledPolicy(NamedTuple):
     levels: FloatArray  # one a round: of Bayes-UCB, or the width of the far-sighted index
     counted: FloatArray  # rounds of later tasks that each arm counts
     delay: int = 0  # rounds until a reward is known
+    rule: Callable[[float, float, float], float] | None = None  # of an `OwnIndex`
 
     def fields(self) -> tuple[int, FloatArray, FloatArray, int]:
         """As a plain tuple, which compiled functions take faster."""
@@ -54,12 +55,13 @@ class Loops(NamedTuple):
 
     `play` fills the task and gives its statistics, or gives None where it does not serve. `learn`
     is for the meta-belief whose task prior is the prior: it with one more task absorbed. `renew`
-    brings stale statistics up to date with it.
+    brings stale statistics up to date with it. `own_index` says whether `play` takes an `OwnIndex`.
     """
 
     play: Callable[[Any, LoopInput], Any] | None = None
     learn: Callable[[Any, Any], Any] | None = None
     renew: Callable[[Any, Any], Any] | None = None
+    own_index: bool = False
 
 
 Load = Callable[[], Loops]

@@ -73,7 +73,7 @@ class LinearProblem(UnknownSpread[LinearMeta]):
 def _loops() -> Loops:
     from adats.simulation.kernels import linear
 
-    return Loops(linear.play)
+    return Loops(linear.play, own_index=True)
 
 
 @register(LinearProblem, "ensemble")

@@ -62,11 +62,11 @@ class PriorProblem(BuiltInProblem[Any]):
 def _gaussian_loops() -> Loops:
     from adats.simulation.kernels import gaussian
 
-    return Loops(gaussian.play, gaussian.learn)
+    return Loops(gaussian.play, gaussian.learn, own_index=True)
 
 
 @register(PriorProblem, "linear")
 def _linear_loops() -> Loops:
     from adats.simulation.kernels import linear
 
-    return Loops(linear.play)
+    return Loops(linear.play, own_index=True)
