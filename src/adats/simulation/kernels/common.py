@@ -10,7 +10,7 @@ from adats.models.core.types import FloatArray, IntArray
 compiled = numba.njit(cache=True, error_model="numpy")
 # sums in any order, so that a loop works on many numbers at once; what it calls is compiled in the
 # same way, unless it says how, as `exact` does
-compiled_sums = numba.njit(error_model="numpy", fastmath={"reassoc", "nsz", "contract"})
+compiled_sums = numba.njit(cache=True, error_model="numpy", fastmath={"reassoc", "nsz", "contract"})
 exact = numba.njit(cache=True, error_model="numpy", fastmath={"contract"})
 inlined = numba.njit(inline="always", error_model="numpy")  # for formulas: a call would cost more
 

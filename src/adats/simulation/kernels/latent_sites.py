@@ -5,7 +5,6 @@ right to the last digits of a float, which a compiler turns into instructions on
 """
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from adats.models.latent.family import NODES as RATE_NODES
 from adats.models.latent.family import WEIGHTS as RATE_WEIGHTS
 from adats.models.latent.level import LevelPrior
 from adats.models.latent.meta import LatentMeta
-from adats.simulation.kernels.common import compiled, compiled_sums, exact
+from adats.simulation.kernels.common import compiled, compiled_sums, exact, inlined
 
 NODES, LOG_WEIGHTS = ep.NODES, ep.LOG_WEIGHTS
 FAR, THIN, WIDE = ep.FAR, ep.THIN, ep.WIDE
@@ -60,14 +59,12 @@ def log1p(u: float) -> float:
     return y * ((a + b * z4) + (c + d * z4) * (z4 * z4))
 
 
-@exact
-def log_partition_of_clicks(eta: float) -> float:
-    return max(eta, 0.0) + log1p(exp(-abs(eta)))
-
-
-@exact
-def log_partition_of_counts(eta: float) -> float:
-    return exp(min(eta, LARGEST))
+@inlined
+def log_partition(counts: float, eta: float) -> float:
+    """A; counts is 1 or 0. Without a branch, as it is worked out at all nodes at once."""
+    clicks = 1.0 - counts
+    power = exp(counts * min(eta, LARGEST) - clicks * abs(eta))
+    return counts * power + clicks * (max(eta, 0.0) + log1p(power))
 
 
 @compiled
@@ -110,42 +107,23 @@ def mode(counts: bool, n: float, s: float, m: float, v: float) -> float:
     return x
 
 
-def moments_under(log_partition: Callable[[float], float]) -> Any:
-    """The moments below, for one family."""
-
-    @compiled_sums
-    def moments(
-        n: float, s: float, m: float, v: float, centre: float, sd: float
-    ) -> tuple[float, float, float, float]:
-        slope, bend = s + m / v, -0.5 / v
-        top = (slope + bend * centre) * centre - n * log_partition(centre)
-        total, first, second = 0.0, 0.0, 0.0
-        for i in range(NODES.size):
-            x = centre + sd * NODES[i]
-            mass = exp((slope + bend * x) * x - n * log_partition(x) + LOG_WEIGHTS[i] - top)
-            total += mass
-            first += mass * NODES[i]
-            second += mass * NODES[i] ** 2
-        first /= total
-        return top, total, first, max(second / total - first * first, 1e-9)
-
-    return moments
-
-
-_of_clicks, _of_counts = (
-    moments_under(kind) for kind in (log_partition_of_clicks, log_partition_of_counts)
-)
-
-
-@compiled
+@compiled_sums
 def moments(
-    counts: bool, n: float, s: float, m: float, v: float, centre: float, sd: float
+    counts: float, n: float, s: float, m: float, v: float, centre: float, sd: float
 ) -> tuple[float, float, float, float]:
     """Of the cavity times the likelihood: its log at the centre, the sum of the masses in units of
     that, and mean and variance in sd."""
-    if counts:
-        return _of_counts(n, s, m, v, centre, sd)  # type: ignore[no-any-return]
-    return _of_clicks(n, s, m, v, centre, sd)  # type: ignore[no-any-return]
+    slope, bend = s + m / v, -0.5 / v
+    top = (slope + bend * centre) * centre - n * log_partition(counts, centre)
+    total, first, second = 0.0, 0.0, 0.0
+    for i in range(NODES.size):
+        x = centre + sd * NODES[i]
+        mass = exp((slope + bend * x) * x - n * log_partition(counts, x) + LOG_WEIGHTS[i] - top)
+        total += mass
+        first += mass * NODES[i]
+        second += mass * NODES[i] ** 2
+    first /= total
+    return top, total, first, max(second / total - first * first, 1e-9)
 
 
 @compiled
@@ -155,11 +133,12 @@ def site(
     """w, b and log s of an arm under the cavity N(m, v); w and b are those that it had."""
     variance = v / (1.0 + w * v)
     centre, sd = variance * (m / v + b), math.sqrt(variance)
-    top, total, first, spread = moments(counts, n, s, m, v, centre, sd)
+    kind = 1.0 if counts else 0.0
+    top, total, first, spread = moments(kind, n, s, m, v, centre, sd)
     if first * first > FAR or spread < THIN or spread > WIDE:
         centre = mode(counts, n, s, m, v)
         sd = 1.0 / math.sqrt(1.0 / v + n * derivatives(counts, centre)[1])
-        top, total, first, spread = moments(counts, n, s, m, v, centre, sd)
+        top, total, first, spread = moments(kind, n, s, m, v, centre, sd)
     mean = centre + sd * first
     tight = 1.0 / (spread * sd * sd)
     log_s = top + math.log(total / math.sqrt(spread)) - 0.5 * mean * mean * tight
