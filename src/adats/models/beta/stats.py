@@ -27,6 +27,10 @@ class BinaryStats(ArmStats):
         either: BoolArray = (values == 0.0) | (values == 1.0)
         return either
 
+    @staticmethod
+    def within(mean: FloatArray, variance: FloatArray, noise: float | None) -> FloatArray:  # noqa: ARG004
+        return mean * (1 - mean) - variance
+
     @classmethod
     def counted(cls, pulls: Any, successes: Any) -> FloatArray:
         n, s = checks.counts(pulls, successes, 1.0)

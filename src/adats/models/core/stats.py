@@ -109,6 +109,11 @@ class ArmStats:
         raise ValueError(SINGLE)
 
     @staticmethod
+    def within(mean: FloatArray, variance: FloatArray, noise: float | None) -> FloatArray:  # noqa: ARG004
+        """The variance of a reward around its mean, on average where the mean has a `variance`."""
+        return np.full(mean.shape, 1.0 if noise is None else noise**2)
+
+    @staticmethod
     def count_reward(table: FloatArray, arm: int, value: float) -> None:
         table[0, arm] += 1.0
         table[1, arm] += value

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.linalg import solve_triangular
+from scipy.special import ndtr
 
 from adats.models.core import checks, linalg
 from adats.models.core.belief import BeliefBase
@@ -53,6 +55,18 @@ class _Linear(BeliefBase):
         stats = LinearStats.zeros(mean.size)
         stats.gram[:], stats.xy[:] = pending, pending.dot(mean)
         return self.condition(stats).belief
+
+    def ranks(self, actions: FloatArray, rewards: FloatArray, rng: Rng) -> FloatArray:  # noqa: ARG002
+        """Where each reward falls in what this belief and the rewards before it predict.
+
+        A Cholesky factor of the rewards' covariance predicts each from those before it.
+        """
+        half = actions @ self.factor
+        cov = half @ half.T
+        cov.flat[:: len(cov) + 1] += self.noise**2
+        left = solve_triangular(np.linalg.cholesky(cov), rewards - actions @ self.mean, lower=True)
+        far: FloatArray = ndtr(left)
+        return far
 
     def condition(self, stats: LinearStats) -> "Conditioned[LinearBelief]":
         precision = self.noise**-2.0
