@@ -16,7 +16,7 @@ from adats.agents import (
     load,
 )
 from adats.agents.oracles import BestArm, BestRow, Matching, ShortestPath, SpanningTree, Top
-from adats.learning.fitting import fit
+from adats.learning.analysis import Analysis, analyse, fit
 from adats.models import (
     ArmStats,
     BeliefMixture,
@@ -49,6 +49,7 @@ _keep_old_names()
 __all__ = [
     "TS",
     "AdaTS",
+    "Analysis",
     "ArmStats",
     "BayesUCB",
     "BeliefMixture",
@@ -87,6 +88,7 @@ __all__ = [
     "Thompson",
     "Top",
     "UnknownTask",
+    "analyse",
     "decide",
     "default_prior",
     "fit",

@@ -8,8 +8,8 @@ from scipy import stats
 from scipy.special import kolmogorov
 
 from adats.learning.fitting import ArmTable, Fitted, LinearTable, estimate
-from adats.learning.fitting.calibration import ROWS, TASKS, Calibration, calibrate, transforms
-from adats.learning.fitting.unlike import others
+from adats.learning.calibration import ROWS, TASKS, Calibration, calibrate, transforms
+from adats.learning.outliers import others
 from adats.models import (
     BetaArms,
     BinaryStats,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from adats.learning.fitting import dispersion as module
-from adats.learning.fitting.dispersion import dispersion
+from adats.learning.dispersion import dispersion
 from adats.learning.logs import Batches
 
 

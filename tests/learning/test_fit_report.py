@@ -11,12 +11,12 @@ from scipy import stats
 
 from adats import plots
 from adats.learning.fitting import ArmTable, LinearTable, estimate
-from adats.learning.fitting.calibration import Calibration
-from adats.learning.fitting.report import _interval, write_report
-from adats.learning.fitting.unlike import LEVEL, _tails, unlike
-from adats.learning.fitting.verdict import verdict
-from adats.learning.fitting.words import report
-from adats.learning.fitting.worth import Worth, worth
+from adats.learning.calibration import Calibration
+from adats.learning.report import _interval, write_report
+from adats.learning.outliers import LEVEL, _tails, unlike
+from adats.learning.judge import verdict
+from adats.learning.report_text import report
+from adats.learning.worth import Worth, worth
 from adats.models import BetaArms, BinaryStats, CountStats, LinearMeta, PoissonArms
 from adats.models.core import files
 from adats.models.core.stats import ArmStats
@@ -327,7 +327,7 @@ def test_the_calibration_figure_shows_bars_around_one():
 
 
 def test_matplotlib_is_loaded_only_to_draw():
-    code = "import sys, adats.learning.fitting.report; print('matplotlib' in sys.modules)"
+    code = "import sys, adats.learning.report; print('matplotlib' in sys.modules)"
     command = [sys.executable, "-W", "error", "-c", code]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "False\n"
 

@@ -6,10 +6,10 @@ import pytest
 import adats
 from adats import AdaTS, MixtureMeta, fit
 from adats.learning.fitting import ArmTable, estimate
-from adats.learning.fitting.calibration import calibrate
-from adats.learning.fitting.report import write_report
-from adats.learning.fitting.unlike import unlike
-from adats.learning.fitting.verdict import verdict
+from adats.learning.calibration import calibrate
+from adats.learning.report import write_report
+from adats.learning.outliers import unlike
+from adats.learning.judge import verdict
 from adats.learning.logs import TaskRows, batches, statistics
 from adats.models import BinaryStats, CountStats
 from adats.models.latent.family import BINARY, COUNT

@@ -5,10 +5,10 @@ import pytest
 from scipy import stats
 
 from adats.learning.fitting import ArmTable, LinearTable, estimate
-from adats.learning.fitting.alone import action_rows, alone, alone_arms, alone_linear, intercept
-from adats.learning.fitting.savings import Savings, _Normal, matched, savings_arms, savings_linear
+from adats.learning.no_sharing import action_rows, alone, alone_arms, alone_linear, intercept
+from adats.learning.savings import Savings, _Normal, matched, savings_arms, savings_linear
 from adats.learning.fitting.shrinkage import folds
-from adats.learning.fitting.verdict import held_out_gains, judged, usual_rounds, verdict
+from adats.learning.judge import held_out_gains, judged, usual_rounds, verdict
 from adats.models import (
     BetaArms,
     BinaryStats,

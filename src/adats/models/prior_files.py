@@ -31,6 +31,8 @@ def save_prior(
 
     `about` says where it comes from, in plain JSON values; `read_about` reads it back.
     """
+    if isinstance(meta, (str, os.PathLike)):
+        raise ValueError("the prior comes first: save_prior(prior, path)")
     data = prior_to_dict(meta)
     if about is not None:
         if not isinstance(about, dict) or not all(isinstance(key, str) for key in about):

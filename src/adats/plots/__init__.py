@@ -238,3 +238,8 @@ def story_figure(
         draw_grid(left)
         draw_grid(right)
     return figure
+
+
+from adats.plots.views import allocation, compare, prior, task  # noqa: E402
+
+__all__ = ["allocation", "compare", "prior", "regret_figure", "rendered", "task"]

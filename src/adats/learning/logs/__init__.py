@@ -6,12 +6,10 @@ A log has one row a pull: `task`, `arm` (not for linear models), `reward`, and i
 
 from adats.learning.logs.aggregate import Aggregated, statistics
 from adats.learning.logs.batches import Batches, batches
-from adats.learning.logs.columns import COUNTED
 from adats.learning.logs.reading import feature_names, read_log
 from adats.learning.logs.task_rows import TaskRows, rows, spread
 
 __all__ = [
-    "COUNTED",
     "Aggregated",
     "Batches",
     "TaskRows",

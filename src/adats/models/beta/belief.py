@@ -114,8 +114,14 @@ class BetaArms(ProductArms):
         strength = np.maximum(mean * (1 - mean) / variance - 1, 1e-3)
         return self.of(strength * mean, strength * (1 - mean))
 
-    def draw_rewards(self, mean: FloatArray, rng: Rng) -> FloatArray:
-        return (rng.random(mean.shape) < mean).astype(np.float64)
+    @classmethod
+    def placed(
+        cls,
+        mean: FloatArray,
+        mirrored: FloatArray,
+        strength: FloatArray,
+    ) -> tuple[FloatArray, FloatArray]:
+        return strength * mean, strength * mirrored
 
     def total_chances(self, count: FloatArray, total: FloatArray) -> tuple[Any, Any]:
         parts = zip(self.alpha, self.beta, count, total, strict=True)

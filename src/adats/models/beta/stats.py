@@ -14,6 +14,10 @@ class BinaryStats(ArmStats):
 
     REWARDS_ADD: ClassVar[bool] = False
     WHOLE_REWARDS: ClassVar[bool] = True
+    LEAST: ClassVar[float] = 0.0
+    MOST: ClassVar[float] = 1.0
+    WANTED: ClassVar[str] = "0 or 1"
+    SUMS_TELL: ClassVar[bool] = True
 
     @classmethod
     def check_reward(cls, reward: Any) -> float:

@@ -129,22 +129,29 @@ class ProductArms(BeliefBase):
 
     def matched(self, mean: FloatArray, scale: FloatArray) -> Self:
         """The belief of this family with this mean and standard deviation of each arm."""
-        raise ValueError(f"a {self.NAME} belief cannot be had from a mean and a spread")
+        raise NotImplementedError
 
-    def draw_rewards(self, mean: FloatArray, rng: Rng) -> FloatArray:
-        """A reward of each of many arms with these means."""
-        raise ValueError(f"rewards of {self.NAME} beliefs cannot be drawn")
+    @classmethod
+    def placed(
+        cls, mean: FloatArray, mirrored: FloatArray, strength: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Parameters that give this mean, and are worth so much data: pulls, or events.
+
+        `mirrored` is the mean with its natural parameter negated: 1 - mean of a chance, 1 / mean
+        of a rate, both without round-off.
+        """
+        raise NotImplementedError
 
     def total_chances(self, count: FloatArray, total: FloatArray) -> tuple[Any, Any]:
         """Of each arm: the chance that so many rewards sum to no more, and to no less."""
-        raise ValueError(f"sums of rewards of {self.NAME} beliefs have no known chances")
+        raise NotImplementedError
 
     def reward_chances(self, weights: FloatArray, rewards: FloatArray) -> tuple[Any, Any]:
         """Of each arm: the chance of a smaller reward, and of one that is not larger.
 
         This is a stack of candidates, and `weights` is the belief in each.
         """
-        raise ValueError(f"rewards of {self.NAME} beliefs have no known chances")
+        raise NotImplementedError
 
     def ranks(self, actions: IntArray, rewards: FloatArray, rng: Rng) -> FloatArray:
         """Where each reward falls in what this belief and the rewards before it predict.

@@ -41,6 +41,10 @@ class ArmStats:
     ROWS: ClassVar[int] = 3
     REWARDS_ADD: ClassVar[bool] = True  # whether the sum of two rewards is one too
     WHOLE_REWARDS: ClassVar[bool] = False  # whether rewards are whole numbers
+    LEAST: ClassVar[float] = -checks.HUGE  # of a reward, and the greatest
+    MOST: ClassVar[float] = checks.HUGE
+    WANTED: ClassVar[str] = "a finite number"  # what a reward has to be
+    SUMS_TELL: ClassVar[bool] = False  # whether pulls and the sum of their rewards tell all
 
     @classmethod
     def zeros(cls, arms: int) -> Self:

@@ -95,8 +95,14 @@ class PoissonArms(_GammaArms):
         variance = np.maximum(scale**2, 1e-12 * mean)
         return self.of(mean**2 / variance, mean / variance)
 
-    def draw_rewards(self, mean: FloatArray, rng: Rng) -> FloatArray:
-        return rng.poisson(mean).astype(np.float64)
+    @classmethod
+    def placed(
+        cls,
+        mean: FloatArray,  # noqa: ARG003
+        mirrored: FloatArray,
+        strength: FloatArray,
+    ) -> tuple[FloatArray, FloatArray]:
+        return strength + 0.0 * mirrored, strength * mirrored
 
     def total_chances(self, count: FloatArray, total: FloatArray) -> tuple[Any, Any]:
         """Totals are negative binomial."""

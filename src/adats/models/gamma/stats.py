@@ -31,6 +31,9 @@ class CountStats(ArmStats):
 
     ROWS: ClassVar[int] = 4
     WHOLE_REWARDS: ClassVar[bool] = True
+    LEAST: ClassVar[float] = 0.0
+    WANTED: ClassVar[str] = "0, 1, 2, ..."
+    SUMS_TELL: ClassVar[bool] = True
 
     @property
     def log_factorial(self) -> FloatArray:

@@ -126,9 +126,6 @@ class GaussianArms(ProductArms):
     def matched(self, mean: FloatArray, scale: FloatArray) -> Self:
         return self.of(mean, scale, np.broadcast_to(self.noise.flat[0], mean.shape))
 
-    def draw_rewards(self, mean: FloatArray, rng: Rng) -> FloatArray:
-        return rng.normal(mean, self.noise.flat[0])
-
     def total_chances(self, count: FloatArray, total: FloatArray) -> tuple[FloatArray, FloatArray]:
         off = (total / count - self.mean) / np.sqrt(self.scale**2 + self.noise**2 / count)
         return ndtr(off), ndtr(-off)

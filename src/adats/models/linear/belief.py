@@ -13,7 +13,7 @@ from adats.models.core import checks, linalg
 from adats.models.core.belief import BeliefBase
 from adats.models.core.draws import Draws
 from adats.models.core.frozen import fill, put
-from adats.models.core.types import Conditioned, FloatArray, Rng
+from adats.models.core.types import Conditioned, FloatArray, IntArray, Rng
 from adats.models.gaussian.belief import LOG_2PI, GaussianArms
 from adats.models.linear.stats import LinearStats
 
@@ -56,15 +56,27 @@ class _Linear(BeliefBase):
         stats.gram[:], stats.xy[:] = pending, pending.dot(mean)
         return self.condition(stats).belief
 
-    def ranks(self, actions: FloatArray, rewards: FloatArray, rng: Rng) -> FloatArray:  # noqa: ARG002
+    @property
+    def one_family(self) -> GaussianArms:
+        """Every entry of theta by itself."""
+        return self.at_rows(np.eye(self.mean.size))
+
+    def ranks(
+        self,
+        actions: FloatArray | IntArray,
+        rewards: FloatArray,
+        rng: Rng,  # noqa: ARG002
+    ) -> FloatArray:
         """Where each reward falls in what this belief and the rewards before it predict.
 
-        A Cholesky factor of the rewards' covariance predicts each from those before it.
+        Actions are rows of features, or numbers of arms where theta has an entry for each. A
+        Cholesky factor of the rewards' covariance predicts each from those before it.
         """
-        half = actions @ self.factor
+        rows = np.eye(self.mean.size)[actions] if actions.ndim == 1 else actions
+        half = rows @ self.factor
         cov = half @ half.T
         cov.flat[:: len(cov) + 1] += self.noise**2
-        left = solve_triangular(np.linalg.cholesky(cov), rewards - actions @ self.mean, lower=True)
+        left = solve_triangular(np.linalg.cholesky(cov), rewards - rows @ self.mean, lower=True)
         far: FloatArray = ndtr(left)
         return far
 
