@@ -15,6 +15,7 @@ from adats.learning import logs
 from adats.learning.calibration import TASKS, Calibration, calibrate
 from adats.learning.dispersion import dispersion
 from adats.learning.drift import Allocation, Drift, allocation, drift
+from adats.learning.effects import counted
 from adats.learning.fitting import Fitted, compare, estimate
 from adats.learning.fitting.fitted import prior_of_others
 from adats.learning.fitting.structures import Structure, StructureScore, check, chosen
@@ -22,12 +23,13 @@ from adats.learning.linear_verdict import linear_verdict
 from adats.learning.log_checks import duplicated, swapped
 from adats.learning.outliers import Outlier, outliers
 from adats.learning.tables import is_statistics, load_statistics
-from adats.learning.verdict import Verdict, verdict
+from adats.learning.verdict import Early, Verdict, adaptive, by_propensity, verdict
 from adats.learning.worth import Worth, worth
 from adats.models.core.summary import SummaryTable, interval
 from adats.models.core.types import FloatArray, Rng
 
 POINTS = 200  # tasks in the figure of the prior
+LOOKED = 2000  # tasks whose halves say whether pulls follow rewards
 STEPS = ("reading", "fitting", "judging", "checking")
 
 
@@ -166,9 +168,7 @@ def analyse(
     if table.arms is None:
         judged = linear_verdict(table, found, diagonal=diagonal, seed=seed)
     else:
-        squares = None if table.kind.SUMS_TELL else table.table[:, 2]
-        pulls, sums, kind = table.table[:, 0], table.table[:, 1], table.model
-        judged = verdict(pulls, sums, rewards=kind, squares=squares, rng=_rng(seed, 5))
+        judged = _verdict(told, model, columns, _rng(seed, 5))
     progress(STEPS[2])
     calibrated = _calibration(told, found, model, columns, seed)
     names = [] if table.arms is None else list(table.names)
@@ -265,6 +265,36 @@ def _without_names(table: Any, model: str, structure: str) -> Any:
         return estimate(table, model=model, structure="exchangeable").meta
     except ValueError:
         return None
+
+
+def _verdict(told: _Source, model: str, columns: dict[str, Any], rng: Rng) -> Verdict:
+    """The verdict on arms: with propensities, or after a look at how the log was allocated."""
+    table = told.table
+    n, s, squares = table.table[:, 0], table.table[:, 1], None
+    if not table.kind.SUMS_TELL:
+        squares = table.table[:, 2]
+    known: dict[str, Any] = {"rewards": table.model, "squares": squares, "rng": rng}
+    if told.log is None or table.packed:
+        return verdict(n, s, **known)
+    some = np.sort(rng.permutation(len(table))[:LOOKED])
+    part = table.subset(some)
+    log: dict[str, Any] = {"model": model, "arms": table.arms, **columns}
+    weighted = logs.weighted_cells(told.log, tasks=table.tasks, **log)
+    if weighted is not None:
+        pulls, sums = by_propensity(*weighted)
+        if squares is not None:
+            known["squares"] = squares * pulls / np.maximum(n, 1.0)
+        return verdict(pulls, sums, lengths=table.pulls, weighted=True, **known)
+    halves = logs.first_halves(told.log, tasks=part.tasks, **log)
+    if halves is not None and len(part) == len(table):
+        return verdict(n, s, early=Early(*halves), **known)
+    if halves is not None:
+        own = None if squares is None else squares[some]
+        reason = adaptive(counted(n[some], s[some], table.model, own), Early(*halves), rng)
+        if reason:
+            nan = float("nan")
+            return Verdict("cannot tell from this log", None, nan, (nan, nan), (reason,))
+    return verdict(n, s, **known)
 
 
 def _calibration(

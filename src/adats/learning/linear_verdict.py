@@ -14,7 +14,8 @@ from adats.learning.fitting.fitted import ENOUGH_TASKS, Fitted
 from adats.learning.fitting.shrinkage import FOLDS, folds
 from adats.learning.fitting.structures import estimate
 from adats.learning.tables import LinearTable
-from adats.learning.verdict import Answer, Saving, Verdict
+from adats.learning.task_savings import Saving
+from adats.learning.verdict import Answer, Verdict
 from adats.models import LinearBelief
 from adats.models.core.linalg import psd_factor
 from adats.models.core.types import FloatArray
@@ -29,7 +30,6 @@ LONGEST = 1000  # rounds of a simulated task
 WORK = 2e7  # numbers to draw or to update: as many tasks are simulated as that allows
 SIMULATED = 200, 4000  # tasks, at least and at most
 OFFERED = 10  # arms in each round
-Z90 = 1.645
 
 
 def linear_verdict(
@@ -52,8 +52,7 @@ def linear_verdict(
 
 
 def _nothing(reason: str) -> Verdict:
-    nan = math.nan
-    return Verdict("too little data", None, nan, (nan, nan), None, None, nan, nan, (reason,))
+    return Verdict("too little data", None, math.nan, (math.nan, math.nan), (reason,))
 
 
 def judged(gains: FloatArray, saved: "Savings", *, few: bool) -> Verdict:
@@ -67,16 +66,12 @@ def judged(gains: FloatArray, saved: "Savings", *, few: bool) -> Verdict:
         answer, how = "too little data", "neither clearly better nor clearly worse"
     else:
         answer, how = "each for itself", "better" if better else "worse" if worse else "no better"
-    wide = Z90 * saved.se
-    ends = saved.share - wide, saved.share + wide
     reason = (
         f"the shared prior predicts tasks that it has not seen {how} than each could by itself: "
         f"their rewards are {math.exp(min(gain, 50.0)):.3g} times as likely, a task on average"
     )
-    over = Saving(saved.share, *ends, gain, se)
-    structure = "full" if answer == "share" else None
-    nan = math.nan
-    return Verdict(answer, structure, saved.share, ends, over, None, nan, nan, (reason,))
+    over = Saving(saved.share, saved.se)
+    return Verdict(answer, None, saved.share, (over.low, over.high), (reason,), over)
 
 
 def held_out_gains(table: LinearTable, *, diagonal: bool, seed: int) -> FloatArray:

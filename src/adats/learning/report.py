@@ -44,7 +44,11 @@ def _figures(found: "Analysis") -> dict[str, "Figure"]:
     figures = {"prior": plots.prior(found.prior, points=points, names=names, label=label)}
     if not math.isnan(verdict.saving):
         both = {"each task by itself": verdict.over_alone, "one for all": verdict.over_pooled}
-        known = {name: saving[:3] for name, saving in both.items() if saving is not None}
+        known = {
+            name: (saving.part, saving.low, saving.high)
+            for name, saving in both.items()
+            if saving is not None
+        }
         figures["verdict"] = plots_fit.saving_figure(known)
     if found.example is not None:
         task, pulls, raw, belief = found.example

@@ -12,7 +12,7 @@ from adats.learning.drift import Drift
 from adats.learning.fitting.structures import ABOUT, COMPARED
 from adats.learning.linear_verdict import OFFERED
 from adats.learning.outliers import LEVEL
-from adats.learning.verdict import Saving, Verdict
+from adats.learning.verdict import Verdict
 from adats.learning.worth import Worth
 from adats.plots.fit import LANES
 
@@ -41,11 +41,10 @@ def sentence(verdict: Verdict) -> str:
         return f"{start} {because[:1].upper()}{because[1:]}." if because else start
     size = f"{verdict.saving:.0%}"
     ends = "90 % interval: {:.0%} to {:.0%}".format(*verdict.interval)
-    if verdict.answer == "one for all" and verdict.over_alone is not None:
+    if verdict.answer == "one for all":
         return (
             f"{start} Tasks are so alike that sharing saves only {size} ({ends}) of the regret of "
-            f"one agent for all, which itself saves about {verdict.over_alone.part:.0%} of that of "
-            "each task by itself."
+            "one agent for all."
         )
     rival = "a task by itself"
     if verdict.over_pooled is not None:
@@ -113,53 +112,32 @@ def _warnings(found: "Analysis") -> list[str]:
 def _judged(verdict: Verdict, linear: bool) -> list[str]:
     if math.isnan(verdict.saving):
         return []
-    parts = ["## Why"]
+    said = ". ".join(f"{reason[:1].upper()}{reason[1:]}" for reason in verdict.reasons) + "."
     if linear:
-        text = "; ".join(verdict.reasons)
         return [
-            *parts,
-            f"{text[:1].upper()}{text[1:]} (held-out tasks in five folds). The saving is that of "
-            "new tasks drawn from the fitted prior, as long as the median task of the log; each "
-            f"round offers {OFFERED} arms, with features like the log's.",
+            "## Why",
+            f"{said} Tasks were held out in five folds. The saving is that of new tasks drawn from "
+            "the fitted prior, as long as the median task of the log; each round offers "
+            f"{OFFERED} arms, with features like the log's.",
         ]
-    rows = [
-        (name, f"{saving.part:.0%}", f"{saving.low:.0%} to {saving.high:.0%}", _held_out(saving))
-        for name, saving in (
-            ("each task by itself", verdict.over_alone),
-            ("one agent for all tasks", verdict.over_pooled),
-        )
-        if saving is not None
+    return [
+        "## Why",
+        f"{said} A *saving* is the part of a rival's regret that Thompson sampling with the shared "
+        "prior saves in a new task with the arms and the length of the log's own: what the model "
+        "promises, over all that the log leaves possible. Tasks that were *held out* had no say in "
+        f"the prior they were played with.{_disagreement(verdict)}",
     ]
-    text = (
-        "*Saving* is the part of a rival's regret that Thompson sampling with the shared prior "
-        "saves in a new task, with the arms and the length of the log's own tasks: what the fitted "
-        "model promises, over all that the log leaves possible. *Held out* is the reward gained "
-        "in tasks that the prior had not seen: half of each says in which world both play, "
-        "the other half values what they pulled. "
-        "Differences of arms as large as these would have a chance of "
-        f"{verdict.names:.2g} if their names meant nothing, agreement of a task's arms one of "
-        f"{verdict.level:.2g} if tasks had no level of their own."
-    )
-    text += _disagreement(verdict) + "".join(f" {reason}." for reason in verdict.reasons)
-    return [*parts, _table(["against", "saving", "90 % interval", "held out"], rows), text]
-
-
-def _held_out(saving: Saving) -> str:
-    return f"{saving.gain:+.3g} ± {saving.gain_se:.1g} a task"
 
 
 def _disagreement(verdict: Verdict) -> str:
-    """What the model promises and held-out tasks do not confirm, or deny."""
-    for name, saving in (("alone", verdict.over_alone), ("pooled", verdict.over_pooled)):
-        if saving is None:
-            continue
-        if saving.low > 0 and saving.gain < 0:
-            rival = "each task by itself" if name == "alone" else "one agent for all"
-            return (
-                f" **They disagree:** against {rival} the model promises a saving, but held-out "
-                "tasks lost by sharing. Believe the tasks."
-            )
-    return ""
+    """What the model promises and held-out tasks deny."""
+    promise, gain = verdict.over_alone, verdict.gain
+    if promise is None or gain is None or not (promise.low > 0 and gain.high < 0):
+        return ""
+    return (
+        " **They disagree:** the model promises a saving over each task by itself, but tasks that "
+        "were held out lost by sharing. Believe the tasks."
+    )
 
 
 def _structures(found: "Analysis") -> list[str]:

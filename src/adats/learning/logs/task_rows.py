@@ -44,12 +44,12 @@ def rows(
     use = plan(read_log(log), model=model, **columns)
     good = use.select().filter(lambda row: row.good)
     found = fetch(good.filter(good.task.isin(as_written(use, tasks))))
-    codes = _places(use, "task", found, tasks)
+    codes = places(use, "task", found, tasks)
     if use.stats is None:
         actions: Any = np.column_stack([found[x].to_numpy() for x in use.numbers if x != "y"])
     else:
         every = use.coded("arm", fetch(good.select("arm").distinct()))[0] if arms is None else arms
-        actions = _places(use, "arm", found, every)
+        actions = places(use, "arm", found, every)
     order = np.lexsort((*(found[name].to_numpy() for name in use.times), codes))
     ends = np.cumsum(np.bincount(codes, minlength=len(tasks)))
     rewards, times = found["y"].to_numpy(), _clock(use, found)
@@ -84,7 +84,7 @@ def as_written(use: Plan, tasks: Sequence[Task]) -> list[Any]:
     return names
 
 
-def _places(use: Plan, key: str, found: Any, known: Sequence[Task]) -> IntArray:
+def places(use: Plan, key: str, found: Any, known: Sequence[Task]) -> IntArray:
     """The place of each row's task, or arm, among those that are known."""
     place = {str(name): i for i, name in enumerate(known)}
     names = list(map(str, use.plain(key, found[key].to_pylist())))
