@@ -250,8 +250,9 @@ def _warnings(
     if told.log is None:
         return found
     tasks = logs.spread(told.table.tasks, TASKS)
-    found += duplicated(told.log, model=model, tasks=tasks, **columns)
-    if counted:
+    twice = duplicated(told.log, model=model, tasks=tasks, **columns)
+    found += twice
+    if counted and not twice:  # else batches vary for that reason
         parts = logs.batches(told.log, model=model, batch=batch, **columns)
         text = None if parts is None else dispersion(parts, model=model).warning
         found += () if text is None else (text,)

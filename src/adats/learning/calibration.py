@@ -34,6 +34,7 @@ class Calibration:
     task: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     arm: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     time: FloatArray = field(default_factory=lambda: np.zeros(0))
+    middle: FloatArray = field(default_factory=lambda: np.zeros(0))  # of the step it was drawn in
 
     @property
     def distance(self) -> float:
@@ -85,15 +86,17 @@ def calibrate(table: Table, fitted: Fitted, rows: Sequence[Any], *, rng: Rng) ->
         raise ValueError("no rows to look at: give those of at least one task")
     place = {task: i for i, task in enumerate(table.tasks)}
     chosen = np.linspace(0, len(rows) - 1, min(TASKS, len(rows))).round().astype(int).tolist()
-    values, tasks, arms, times = [], [], [], []
+    values, middles, tasks, arms, times = [], [], [], [], []
     for task, actions, rewards, *clock in (rows[i] for i in chosen):
         if task not in place:
             raise ValueError(f"task {task!r} has rows, but is not in the statistics")
         prior = prior_of_others(table, fitted, place[task])
-        found = prior.ranks(actions[:ROWS], rewards[:ROWS], rng)
+        low, high = prior.ranks(actions[:ROWS], rewards[:ROWS])
+        found = low + rng.random(low.size) * (high - low)
         values.append(found)
+        middles.append((low + high) / 2)
         tasks.append(np.full(found.size, place[task]))
         arms.append(np.full(found.size, -1) if actions.ndim > 1 else actions[:ROWS])
         times.append(clock[0][:ROWS] if clock else np.full(found.size, np.nan))
-    parts = [np.concatenate(part) for part in (values, tasks, arms, times)]
+    parts = [np.concatenate(part) for part in (values, tasks, arms, times, middles)]
     return Calibration(parts[0], len(chosen), *parts[1:])

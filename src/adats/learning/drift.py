@@ -47,7 +47,7 @@ def drift(found: Calibration, names: Sequence[str]) -> Drift | None:
     known = np.isfinite(found.time) if found.time.size else np.zeros(0, dtype=bool)
     if not known.any() or np.unique(found.task[known]).size < FEWEST:
         return None
-    time, rank, arm = found.time[known], found.values[known] - 0.5, found.arm[known]
+    time, rank, arm = found.time[known], found.middle[known] - 0.5, found.arm[known]
     task = np.unique(found.task[known], return_inverse=True)[1]
     span = float(np.ptp(time))
     if not span > 0:

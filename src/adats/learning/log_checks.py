@@ -14,6 +14,7 @@ SHARE = 0.01  # of rows that are in the log twice, where their times tell them a
 GROUPS = 20  # different rows, below which nothing is said
 LIMIT = 100_000  # different rows that are looked at
 HOUR = 3600.0
+COUNT = "times in the log"
 
 
 def swapped(table: Any) -> tuple[str, ...]:
@@ -46,12 +47,12 @@ def duplicated(
         if use.stats is None:  # a decision has several rows if it is a set of arms
             names += [column.name for column in use.numbers.values() if column.name not in names]
         found = _groups(some, names)
-        again = float(found["n"].to_numpy().sum()) - len(found)
+        again = float(found[COUNT].to_numpy().sum()) - len(found)
         if again:
             return (_text(again, found, f"share their {decision_id} and arm with another"),)
         return ()
     found = _groups(some, list(use.log.columns))
-    n = found["n"].to_numpy().astype(np.float64)
+    n = found[COUNT].to_numpy().astype(np.float64)
     again = float(n.sum()) - n.size
     if n.size < GROUPS or not again:
         return ()
@@ -63,8 +64,8 @@ def duplicated(
 def _groups(rows: Any, names: list[str]) -> Any:
     """Different rows, and how often each is there."""
     values = {f"c{i}": rows[name].cast("string") for i, name in enumerate(names)}
-    grouped = rows.select(**values).group_by(list(values)).aggregate(n=ibis()._.count())
-    return fetch(grouped.limit(LIMIT)).rename_columns([*names, "n"])
+    grouped = rows.select(**values).group_by(list(values)).aggregate(**{COUNT: ibis()._.count()})
+    return fetch(grouped.limit(LIMIT)).rename_columns([*names, COUNT])
 
 
 def _times_tell(use: Plan, found: Any, keys: dict[str, str]) -> bool:
@@ -97,8 +98,8 @@ def _whole_hours(times: list[Any]) -> bool:
 
 
 def _text(again: float, found: Any, how: str) -> str:
-    n = found["n"].to_numpy()
-    row = {k: v[0] for k, v in found.slice(int(n.argmax()), 1).to_pydict().items() if k != "n"}
+    n = found[COUNT].to_numpy()
+    row = {k: v[0] for k, v in found.slice(int(n.argmax()), 1).to_pydict().items() if k != COUNT}
     return (
         f"of {n.sum():,.0f} rows that were looked at, {again:,.0f} {how}: is the log duplicated? "
         f"They count twice; for example {row}"

@@ -216,7 +216,7 @@ def allocation_figure(time: FloatArray, shares: FloatArray, names: Sequence[str]
         if len(x) > 1:
             axes.set_xlim(x[0], x[-1])
         axes.set_ylabel("part of the pulls, %")
-        axes.set_xlabel("time" if dated else "order of the log")
+        axes.set_xlabel("time")
         if dated:
             figure.autofmt_xdate(rotation=0, ha="center")
         _plain(axes, "y")

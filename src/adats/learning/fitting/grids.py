@@ -9,7 +9,7 @@ from adats.models import MixtureMeta
 from adats.models.core.product import ProductArms
 from adats.models.core.stats import ArmStats
 from adats.models.core.types import FloatArray, IntArray
-from adats.models.core.weights import softmax
+from adats.models.core.weights import log_of, softmax
 from adats.models.latent.family import FAMILIES
 
 SIDE = 11  # candidates along each side of the grid
@@ -41,7 +41,7 @@ def fit_grid(table: ArmTable) -> Fitted:
             one = family.of(*(p[:, k, None] for p in priors.parameters()))
             for i in range(0, len(cells), CHUNK):
                 stats = other.kind(cells[i : i + CHUNK].T)
-                gained = one.arm_log_evidence(stats) + np.log(weights[:, k, None])
+                gained = one.arm_log_evidence(stats) + log_of(weights[:, k, None])
                 chosen = np.flatnonzero((place >= i) & (place < i + CHUNK))
                 at = place[chosen] - i
                 density[chosen] += logsumexp(gained, axis=0)[at]

@@ -111,8 +111,10 @@ def compare(table: Any, *, seed: int = 1) -> list[StructureScore]:
     if len(names) == 1 or len(table) < FOLDS:
         return [StructureScore(names[0], np.zeros(0), np.zeros(0))]
     place, (first, second) = folds(table.tasks), halves(table, rng)
-    scores = []
+    scores: list[StructureScore] = []
     for name in names:
+        if name == "full" and not _names_matter(scores):
+            continue
         density, value = np.empty(len(table)), np.empty(len(table))
         try:
             for fold in range(FOLDS):
@@ -126,6 +128,15 @@ def compare(table: Any, *, seed: int = 1) -> list[StructureScore]:
             continue
         scores.append(StructureScore(name, density, value))
     return scores
+
+
+def _names_matter(scores: list[StructureScore]) -> bool:
+    """Whether a level with arms of their own is clearly better than without: else there is no use
+    in covariances between arms, and it takes longest."""
+    known = {score.structure: score.density for score in scores if score.density.size}
+    if "level" not in known or "exchangeable" not in known:
+        return True
+    return _clearly(known["level"] - known["exchangeable"])
 
 
 def _possible(table: Any) -> list[str]:

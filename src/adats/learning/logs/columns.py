@@ -200,9 +200,14 @@ def long_table(
         )
     present(log.columns, [task], "task=, --task")
     stay = [name for name in (task, time or "time", *kept) if name in log.columns]
+    kinds = [log[name.replace("{arm}", arm)].type() for name in wanted for arm in arms]
+    kind = "float64" if all(kind.is_numeric() for kind in kinds) else "string"
     parts = []
     for arm in arms:
-        cells = {name.replace("{arm}", "*"): log[name.replace("{arm}", arm)] for name in wanted}
+        cells = {
+            name.replace("{arm}", "*"): log[name.replace("{arm}", arm)].cast(kind)
+            for name in wanted
+        }
         row = log.select(*stay, arm=ibis().literal(arm), **cells)
         parts.append(row.filter(row[(pulls or reward).replace("{arm}", "*")].notnull()))
     return ibis().union(*parts) if len(parts) > 1 else parts[0]

@@ -128,7 +128,9 @@ class BetaArms(ProductArms):
         low, high = np.array([_beta_binomial(*part) for part in parts]).T
         return low, high
 
-    def reward_chances(self, weights: FloatArray, rewards: FloatArray) -> tuple[Any, Any]:
+    def reward_chances(
+        self, weights: FloatArray, rewards: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
         return bernoulli_steps((weights * self.mean).sum(axis=0), rewards)
 
     def arm_log_evidence(self, stats: Any) -> FloatArray:

@@ -41,11 +41,6 @@ def rewards_before(actions: IntArray, rewards: FloatArray, arms: int) -> FloatAr
     return table
 
 
-def drawn_between(low: FloatArray, high: FloatArray, rng: Rng) -> FloatArray:
-    """Points of steps; where a step has no height, no draw matters."""
-    return low + rng.random(low.shape) * (high - low)
-
-
 class ProductArms(BeliefBase):
     """Independent arms. The last axis of every parameter is the arm; axes before it are a stack
     of candidates, which a mixture evaluates all at once."""
@@ -146,24 +141,25 @@ class ProductArms(BeliefBase):
         """Of each arm: the chance that so many rewards sum to no more, and to no less."""
         raise NotImplementedError
 
-    def reward_chances(self, weights: FloatArray, rewards: FloatArray) -> tuple[Any, Any]:
+    def reward_chances(
+        self, weights: FloatArray, rewards: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
         """Of each arm: the chance of a smaller reward, and of one that is not larger.
 
         This is a stack of candidates, and `weights` is the belief in each.
         """
         raise NotImplementedError
 
-    def ranks(self, actions: IntArray, rewards: FloatArray, rng: Rng) -> FloatArray:
+    def ranks(self, actions: IntArray, rewards: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Where each reward falls in what this belief and the rewards before it predict.
 
-        The chance of a smaller reward: uniform if all is right. Where rewards have steps, a point
-        of the step is drawn.
+        The chance of a smaller reward, and of one that is not larger: a point drawn between the
+        two is uniform if all is right.
         """
         each = self.columns(actions.tolist())
         now = each.updated(each.STATS(rewards_before(actions, rewards, self.n_arms)))
         stack = now.of(*(p[None] for p in now.parameters()))
-        low, high = stack.reward_chances(np.ones((1, 1)), rewards)
-        return drawn_between(low, high, rng)
+        return stack.reward_chances(np.ones((1, 1)), rewards)
 
     @property
     def n_arms(self) -> int:

@@ -74,6 +74,7 @@ def belief_table(title: str, names: Sequence[Arm] | None, belief: Any, **more: A
 def prior_table(meta: Any) -> SummaryTable:
     """What a belief over the task prior says of a new task."""
     names = meta.arms or (range(meta.n_arms) if meta.n_arms else None)
-    size = f"{meta.n_features} features" if names is None else f"{len(names)} arms"
+    what, count = ("feature", meta.n_features) if names is None else ("arm", len(names))
+    size = f"{count} {what}{'s' if count > 1 else ''}"
     title = f"{type(meta).__name__} ({meta.model}), a new task: {size}"
     return belief_table(title, names, meta.task_prior())

@@ -110,7 +110,9 @@ class PoissonArms(_GammaArms):
         above = betainc(np.maximum(total, 1), self.shape, count / (self.rate + count))
         return low, np.where(total > 0, above, 1.0)
 
-    def reward_chances(self, weights: FloatArray, rewards: FloatArray) -> tuple[Any, Any]:
+    def reward_chances(
+        self, weights: FloatArray, rewards: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
         share = self.rate / (self.rate + 1.0)  # counts are negative binomial
         high = (weights * betainc(self.shape, rewards + 1.0, share)).sum(axis=0)
         low = (weights * betainc(self.shape, np.maximum(rewards, 1.0), share)).sum(axis=0)

@@ -130,11 +130,11 @@ class GaussianArms(ProductArms):
         off = (total / count - self.mean) / np.sqrt(self.scale**2 + self.noise**2 / count)
         return ndtr(off), ndtr(-off)
 
-    def ranks(self, actions: IntArray, rewards: FloatArray, rng: Rng) -> FloatArray:  # noqa: ARG002
+    def ranks(self, actions: IntArray, rewards: FloatArray) -> tuple[FloatArray, FloatArray]:
         before = self.STATS(rewards_before(actions, rewards, self.n_arms))
         now = self.columns(actions.tolist()).updated(before)
         far: FloatArray = ndtr((rewards - now.mean) / np.hypot(now.scale, now.noise))
-        return far
+        return far, far
 
     def arm_log_evidence(self, stats: Any) -> FloatArray:
         count, total = stats.count, stats.total

@@ -13,7 +13,7 @@ from adats.models.core.belief import BeliefBase
 from adats.models.core.draws import Draws
 from adats.models.core.frozen import put
 from adats.models.core.linalg import times
-from adats.models.core.product import ProductArms, drawn_between
+from adats.models.core.product import ProductArms
 from adats.models.core.types import BoolArray, Conditioned, FloatArray, IntArray, Rng
 from adats.models.core.weights import draw, softmax
 from adats.models.latent import full
@@ -259,7 +259,7 @@ class LatentBelief(BeliefBase):
         ones = np.ones(self.mean.shape)
         return self.family.conjugate.of(ones, ones).matched(self.mean, self.scale)
 
-    def ranks(self, actions: IntArray, rewards: FloatArray, rng: Rng) -> FloatArray:
+    def ranks(self, actions: IntArray, rewards: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Where each reward falls in what this belief and the rewards before it predict.
 
         All earlier rewards count, those of other arms too.
@@ -272,7 +272,7 @@ class LatentBelief(BeliefBase):
         sites = settled(self.family, n, s, at, np.zeros((3, *n.shape)))
         mean, variance = at.marginals(sites)
         scale = np.sqrt(variance[rows, actions])
-        return drawn_between(*self.family.steps(mean[rows, actions], scale, rewards), rng)
+        return self.family.steps(mean[rows, actions], scale, rewards)
 
     def condition(self, stats: "ArmSites") -> "Conditioned[LatentBelief]":
         """By expectation propagation under this belief."""

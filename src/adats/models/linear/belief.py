@@ -62,11 +62,8 @@ class _Linear(BeliefBase):
         return self.at_rows(np.eye(self.mean.size))
 
     def ranks(
-        self,
-        actions: FloatArray | IntArray,
-        rewards: FloatArray,
-        rng: Rng,  # noqa: ARG002
-    ) -> FloatArray:
+        self, actions: FloatArray | IntArray, rewards: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
         """Where each reward falls in what this belief and the rewards before it predict.
 
         Actions are rows of features, or numbers of arms where theta has an entry for each. A
@@ -78,7 +75,7 @@ class _Linear(BeliefBase):
         cov.flat[:: len(cov) + 1] += self.noise**2
         left = solve_triangular(np.linalg.cholesky(cov), rewards - rows @ self.mean, lower=True)
         far: FloatArray = ndtr(left)
-        return far
+        return far, far
 
     def condition(self, stats: LinearStats) -> "Conditioned[LinearBelief]":
         precision = self.noise**-2.0
