@@ -27,7 +27,8 @@ Answer = Literal[
 Structure = Literal["independent", "level", "exchangeable"]
 FEWEST = 10  # tasks; with less there is no verdict
 LEVEL = 0.02  # of the tests whether names and levels matter
-ADAPTIVE = 0.001  # of the tests whether the log is adaptive
+ADAPTIVE = 0.001  # of the test whether pulls follow rewards
+HELD_OUT, SAVED = 2.054, 2.326  # standard errors: 98 % for held-out gains, 99 % for savings
 WORTH = 0.05  # the part of the regret below which a saving is not worth the trouble
 
 
@@ -113,9 +114,9 @@ def adaptive(counts: Counts, early: Early | None, rng: Rng) -> str | None:
         drift = pulls_drift(counts.pulls, early.pulls)
     if follows > ADAPTIVE:
         return None
-    if drift <= ADAPTIVE:
+    if drift <= LEVEL:
         how = "drift within tasks"
-    elif pulls_by_name(counts, rng) <= ADAPTIVE:
+    elif pulls_by_name(counts, rng) <= LEVEL:
         how = "depend on the names of arms"
     else:
         return None
@@ -135,9 +136,9 @@ def judged(
         structure = "level" if level <= LEVEL else "independent"
     elif level <= LEVEL:
         structure = "exchangeable"
-    together = over_alone.sure and gain.sure and structure is not None
+    together = over_alone.sure(SAVED) and gain.sure(HELD_OUT) and structure is not None
     answer: Answer
-    if together and over_pooled.sure and over_pooled.high >= WORTH:
+    if together and over_pooled.sure(SAVED) and over_pooled.high >= WORTH:
         answer = "share"
         why = f"a new task saves {_percent(over_alone)} of what it loses alone and "
         why += f"{_percent(over_pooled)} of what one sampler for all loses"
