@@ -127,7 +127,7 @@ def _sampled(
 
 def truth(shape: Shape, counts: Counts, rng: Rng) -> list[tuple[float, float]]:
     """What sharing by the fit of this log saves in new tasks, over alone and over pooled."""
-    size = max(40_000 // shape.arms, 2000)
+    size = max(20_000 // shape.arms, 2000)
     theta, plan = shape.draw(rng, size)
     rows = counts._replace(pulls=plan, sums=plan, lengths=np.maximum(plan.sum(axis=1), 1.0))
     priors = (*fits(counts).priors, pooled(counts))
@@ -145,57 +145,61 @@ def truth(shape: Shape, counts: Counts, rng: Rng) -> list[tuple[float, float]]:
 
 SHAPES: dict[str, tuple[int, int, Shape]] = {  # logs, of these with a truth of their own, shape
     # nothing to share
-    "null: 10 tasks, 2 arms": (100, 2, Shape(10, 2, 15)),
-    "null: 25 tasks, 20 arms, some rare": (100, 2, Shape(25, 20, 10, level=0.2, design="rare")),
+    "null: 10 tasks, 2 arms": (40, 2, Shape(10, 2, 15)),
+    "null: 25 tasks, 20 arms, some rare": (40, 2, Shape(25, 20, 10, level=0.2, design="rare")),
     "null: 60 tasks, clicks 3 %": (
-        100, 2, Shape(60, 4, 150, level=0.4, rewards="binary", base=0.03, design="uneven")),
-    "null: 200 tasks, heavy tails, lengths": (100, 2, Shape(200, 6, 12, tails="t", design="lengths")),
-    "null: 450 tasks, 8 arms, 2 to 8 a task": (100, 2, Shape(450, 8, 15, level=0.3, design="subset")),
+        40, 2, Shape(60, 4, 150, level=0.4, rewards="binary", base=0.03, design="uneven")),
+    "null: 200 tasks, heavy tails, lengths": (
+        40, 2, Shape(200, 6, 12, tails="t", design="lengths")),
+    "null: 450 tasks, 8 arms, 2 to 8 a task": (
+        40, 2, Shape(450, 8, 15, level=0.3, design="subset")),
     "null: 1000 tasks, counts": (
-        60, 1, Shape(1000, 3, 10, rewards="count", base=0.7, design="random")),
-    "null: 5000 tasks, 14 arms, rare": (25, 1, Shape(5000, 14, 12, level=0.2, design="rare lengths")),
-    "null: sampler of each task": (80, 1, Shape(300, 4, 25, logger="alone", early=False)),
-    "null: pooled sampler": (80, 1, Shape(300, 4, 25, logger="pooled", early=False)),
+        30, 1, Shape(1000, 3, 10, rewards="count", base=0.7, design="random")),
+    "null: 5000 tasks, 14 arms, rare": (
+        10, 1, Shape(5000, 14, 12, level=0.2, design="rare lengths")),
+    "null: sampler of each task": (40, 1, Shape(300, 4, 25, logger="alone", early=False)),
+    "null: pooled sampler": (40, 1, Shape(300, 4, 25, logger="pooled", early=False)),
     # names matter, but it is worth nothing
-    "edge: 150 tasks, no gain over alone": (120, 6, Shape(150, 5, 20, names=0.065, level=0.3)),
-    "edge: 600 tasks, no gain over pooled": (120, 6, Shape(600, 4, 22, names=0.17)),
+    "edge: 150 tasks, no gain over alone": (60, 3, Shape(150, 5, 20, names=0.065, level=0.3)),
+    "edge: 600 tasks, no gain over pooled": (60, 3, Shape(600, 4, 22, names=0.17)),
     # tasks are alike
-    "alike: 50 tasks": (60, 2, Shape(50, 4, 25, names=0.3, own=0.0)),
-    "alike: 400 tasks, levels": (60, 2, Shape(400, 6, 15, names=0.2, own=0.02, level=0.4)),
+    "alike: 50 tasks": (30, 2, Shape(50, 4, 25, names=0.3, own=0.0)),
+    "alike: 400 tasks, levels": (30, 2, Shape(400, 6, 15, names=0.2, own=0.02, level=0.4)),
     "alike: 300 tasks, clicks": (
-        40, 2, Shape(300, 3, 200, names=0.3, own=0.02, level=0.3, rewards="binary")),
+        20, 2, Shape(300, 3, 200, names=0.3, own=0.02, level=0.3, rewards="binary")),
     # what is found
-    "power: 500 tasks, 3 %": (60, 3, Shape(500, 5, 50, names=0.06)),
-    "power: 500 tasks, 6 %": (60, 3, Shape(500, 5, 50, names=0.09)),
-    "power: 500 tasks, 10 %": (100, 4, Shape(500, 5, 50, names=0.125)),
+    "power: 500 tasks, 3 %": (30, 3, Shape(500, 5, 50, names=0.06)),
+    "power: 500 tasks, 6 %": (30, 3, Shape(500, 5, 50, names=0.09)),
+    "power: 500 tasks, 10 %": (50, 3, Shape(500, 5, 50, names=0.125)),
     "power: 500 tasks, 10 %, clicks": (
-        100, 4, Shape(500, 4, 300, names=0.15, own=0.4, rewards="binary", design="lengths")),
-    "power: 100 tasks, 10 %": (60, 3, Shape(100, 6, 60, names=0.12)),
-    "power: 100 tasks, 20 %": (60, 3, Shape(100, 6, 60, names=0.19)),
-    "power: 100 tasks, 30 %": (100, 4, Shape(100, 6, 90, names=0.26)),
+        50, 3, Shape(500, 4, 300, names=0.15, own=0.4, rewards="binary", design="lengths")),
+    "power: 100 tasks, 10 %": (30, 3, Shape(100, 6, 60, names=0.12)),
+    "power: 100 tasks, 20 %": (30, 3, Shape(100, 6, 60, names=0.19)),
+    "power: 100 tasks, 30 %": (50, 3, Shape(100, 6, 90, names=0.26)),
     "power: 100 tasks, 30 %, clicks": (
-        100, 4, Shape(100, 8, 900, names=0.35, own=0.4, rewards="binary", design="lengths")),
+        50, 3, Shape(100, 8, 900, names=0.35, own=0.4, rewards="binary", design="lengths")),
     # how large it is
-    "size: 60 tasks": (120, 120, Shape(60, 4, 30, names=0.2, level=0.2)),
+    "size: 60 tasks": (60, 60, Shape(60, 4, 30, names=0.2, level=0.2)),
     "size: 250 tasks, 10 arms, 2 to 10 a task": (
-        120, 120, Shape(250, 10, 20, names=0.15, level=0.2, design="subset lengths")),
+        60, 60, Shape(250, 10, 20, names=0.15, level=0.2, design="subset lengths")),
     "size: 400 tasks, clicks": (
-        120, 120, Shape(400, 5, 120, names=0.25, level=0.3, own=0.35, rewards="binary", base=0.04)),
-    "size: 300 tasks, heavy tails": (80, 80, Shape(300, 5, 30, names=0.15, tails="t")),
-    "size: 1000 tasks": (80, 80, Shape(1000, 3, 40, names=0.12, level=0.2)),
+        60, 60, Shape(400, 5, 120, names=0.25, level=0.3, own=0.35, rewards="binary", base=0.04)),
+    "size: 300 tasks, heavy tails": (40, 40, Shape(300, 5, 30, names=0.15, tails="t")),
+    "size: 1000 tasks": (40, 40, Shape(1000, 3, 40, names=0.12, level=0.2)),
     "size: 1500 tasks, clicks, lengths": (
-        60, 60, Shape(1500, 4, 150, names=0.2, own=0.3, rewards="binary", design="lengths")),
+        30, 30, Shape(1500, 4, 150, names=0.2, own=0.3, rewards="binary", design="lengths")),
     # adaptive
-    "adaptive: sampler of each task, with times": (40, 0, Shape(300, 4, 25, names=0.2, logger="alone")),
-    "adaptive: pooled sampler, with times": (40, 0, Shape(300, 4, 25, names=0.1, logger="pooled")),
+    "adaptive: sampler of each task, with times": (
+        20, 0, Shape(300, 4, 25, names=0.2, logger="alone")),
+    "adaptive: pooled sampler, with times": (20, 0, Shape(300, 4, 25, names=0.1, logger="pooled")),
     "adaptive: sampler of each task": (
-        40, 0, Shape(300, 4, 25, names=0.2, logger="alone", early=False)),
+        20, 0, Shape(300, 4, 25, names=0.2, logger="alone", early=False)),
     "random pulls by name, not adaptive": (
-        60, 0, Shape(300, 4, 25, names=0.2, design="uneven lengths")),
+        30, 0, Shape(300, 4, 25, names=0.2, design="uneven lengths")),
 }  # fmt: skip
 
 
-def study(name: str, part: float, seed: int = 17) -> dict[str, Any]:
+def study(name: str, part: float, seed: int = 29) -> dict[str, Any]:
     """Verdicts on logs of one shape."""
     logs, with_truth, shape = SHAPES[name]
     rows, seconds = [], 0.0

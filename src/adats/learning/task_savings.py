@@ -167,21 +167,39 @@ def held_out(counts: Counts, found: Fits, rng: Rng) -> Saving:
     """
     tasks = len(counts.pulls)
     chosen = rng.permutation(tasks)[:MOST]
-    gains = np.zeros(chosen.size)
-    for fold in range(FOLDS):
-        mine = np.flatnonzero(np.arange(chosen.size) % FOLDS == fold)
-        work = found.work.take(np.setdiff1d(np.arange(tasks), chosen[mine]))
-        pair = (arms_given(work, fit.spreads) for fit in (found.effects, found.alone))
-        share, alone = pair
-        rows = counts.take(chosen[mine])
-        here, halves = rows.pulls > 0, split(rows, rng)
-        for first, second in (halves, halves[::-1]):
-            belief = settled(alone, first)
-            theta, blank = rate(rows.rewards, belief.draw(rng)), rate(rows.rewards, belief.mean)
-            value = np.where(second.pulls > 0, second.means, blank)
-            ours, theirs = played((share, alone), theta, here, rows, rng)
-            gains[mine] += 0.5 * np.where(here, (ours - theirs) * value, 0.0).sum(axis=1)
+    rows = counts.take(chosen)
+    share, alone = (
+        _fitted_to_others(found.work, fit, chosen) for fit in (found.effects, found.alone)
+    )
+    one, two = split(rows, rng)
+    first, second, both = _stacked(one, two), _stacked(two, one), _stacked(rows, rows)
+    share, alone = (
+        prior._replace(mean=np.tile(prior.mean, (2, 1)), spread=np.tile(prior.spread, (2, 1)))
+        for prior in (share, alone)
+    )
+    belief, here = settled(alone, first), both.pulls > 0
+    theta, blank = rate(rows.rewards, belief.draw(rng)), rate(rows.rewards, belief.mean)
+    value = np.where(second.pulls > 0, second.means, blank)
+    ours, theirs = played((share, alone), theta, here, both, rng)
+    gains = np.where(here, (ours - theirs) * value, 0.0).sum(axis=1).reshape(2, -1).mean(axis=0)
     return Saving(float(gains.mean()), float(gains.std(ddof=1)) / math.sqrt(gains.size))
+
+
+def _fitted_to_others(work: Working, fit: Effects, chosen: IntArray) -> Prior:
+    """The prior of each chosen task from the tasks of the other folds, spreads as they are."""
+    mean, spread = np.empty((2, chosen.size, work.pulls.shape[1]))
+    spreads = fit.spreads
+    for fold in range(FOLDS):
+        mine = np.arange(chosen.size) % FOLDS == fold
+        others = np.delete(np.arange(len(work.pulls)), chosen[mine])
+        mean[mine], spread[mine], _ = arms_given(work.take(others), spreads)
+    return Prior(mean, spread, spreads.level)
+
+
+def _stacked(one: Counts, two: Counts) -> Counts:
+    pairs = zip((one.pulls, one.sums, one.lengths), (two.pulls, two.sums, two.lengths), strict=True)
+    pulls, sums, lengths = (np.concatenate(pair) for pair in pairs)
+    return one._replace(pulls=pulls, sums=sums, lengths=lengths)
 
 
 def split(counts: Counts, rng: Rng) -> tuple[Counts, Counts]:
