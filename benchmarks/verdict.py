@@ -83,8 +83,8 @@ def rewarded(shape: Shape, rng: Rng, theta: FloatArray, pulls: FloatArray) -> Fl
     if shape.rewards == "gaussian":
         return theta * pulls + np.sqrt(pulls) * rng.standard_normal(theta.shape)
     if shape.rewards == "count":
-        return rng.poisson(theta * pulls) * 1.0
-    return rng.binomial(pulls.astype(np.int64), theta) * 1.0
+        return rng.poisson(theta * pulls).astype(np.float64)
+    return rng.binomial(pulls.astype(np.int64), theta).astype(np.float64)
 
 
 def logged(shape: Shape, rng: Rng) -> tuple[dict[str, Any], FloatArray, FloatArray]:
