@@ -32,7 +32,7 @@ def dealt_within_tasks(x: FloatArray, here: BoolArray, rng: Rng) -> float:
 
     def far(u: FloatArray) -> FloatArray:
         u = u[..., often]
-        return np.einsum("...i,ij,...j->...", u, inverse, u)
+        return np.asarray(np.einsum("...i,ij,...j->...", u, inverse, u))
 
     seen = far(x.sum(axis=0))
     if len(x) >= MANY:

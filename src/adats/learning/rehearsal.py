@@ -17,7 +17,7 @@ FURTHEST = 1.0  # that η̂ moves in one step
 STEPS = 8  # of η̂ until it has settled
 
 
-class Belief(NamedTuple):
+class LevelBelief(NamedTuple):
     """Of η in every task: normal given the level, which is normal."""
 
     level: FloatArray  # (tasks, 1): mean of the level
@@ -39,14 +39,14 @@ class Belief(NamedTuple):
         return drawn
 
 
-def believed(prior: Prior, work: Working) -> Belief:
+def believed(prior: Prior, work: Working) -> LevelBelief:
     """The posterior, exact for normal means."""
     w = work.pulls / (work.pulls * prior.spread + work.phi)
     gap = work.means - prior.mean
     grown = 1.0 + prior.level * w.sum(axis=1, keepdims=True)
     level = prior.level * (w * gap).sum(axis=1, keepdims=True) / grown
     trust = w * prior.spread
-    return Belief(
+    return LevelBelief(
         level,
         prior.level / grown,
         prior.mean + trust * gap,
@@ -55,7 +55,7 @@ def believed(prior: Prior, work: Working) -> Belief:
     )
 
 
-def settled(prior: Prior, counts: Counts, eta: FloatArray | None = None) -> Belief:
+def settled(prior: Prior, counts: Counts, eta: FloatArray | None = None) -> LevelBelief:
     """The posterior with counts linearised around its own mean."""
     eta = np.broadcast_to(prior.mean, counts.pulls.shape) if eta is None else eta
     steps = 1 if counts.rewards == "gaussian" else STEPS
