@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from scipy import stats
+from scipy.special import chdtrc, ndtr
 
 from adats.learning.effects import Counts, linearised, smoothed
 from adats.models.core.types import BoolArray, FloatArray, Rng
@@ -37,7 +37,7 @@ def dealt_within_tasks(x: FloatArray, here: BoolArray, rng: Rng) -> float:
     seen = far(x.sum(axis=0))
     if len(x) >= MANY:
         rank = int(np.linalg.matrix_rank(inverse, hermitian=True))
-        return float(stats.chi2.sf(seen, rank))
+        return float(chdtrc(rank, seen))
     order = np.argsort(~here, axis=1, kind="stable")  # arms that a task has come first
     packed, absent = np.take_along_axis(x, order, 1), np.sort(~here, axis=1)
     u = np.empty((PERMUTATIONS, x.shape[1]))
@@ -59,7 +59,7 @@ def level_matters(counts: Counts, rng: Rng) -> float:
     seen = agree(x)
     if len(x) >= MANY:
         var = 2 * float(((x**2).sum(axis=1) ** 2 - (x**4).sum(axis=1)).sum())
-        return float(stats.norm.sf(seen / math.sqrt(var))) if var > 0 else 1.0
+        return float(ndtr(-seen / math.sqrt(var))) if var > 0 else 1.0
     beyond = 0
     for _ in range(PERMUTATIONS):
         dealt = np.zeros_like(x)
@@ -109,7 +109,7 @@ def pulls_follow_rewards(counts: Counts, later: FloatArray | None = None) -> flo
     weight = n.sum(axis=1, keepdims=True) ** 0.5
     agree = (weight * pulls * means).sum(axis=1)
     size = math.sqrt(float((agree**2).sum()))
-    return float(stats.norm.sf(agree.sum() / size)) if size > 0 else 1.0
+    return float(ndtr(-agree.sum() / size)) if size > 0 else 1.0
 
 
 def _without_arms(x: FloatArray, here: BoolArray) -> FloatArray:
@@ -134,4 +134,4 @@ def pulls_drift(pulls: FloatArray, early: FloatArray) -> float:
     square = np.where(pulls > 0, (early - expected) ** 2 / var, 0.0).sum(axis=1)
     square = square * ((total - 1) / np.maximum(total, 1.0))[:, 0]
     degrees = float(np.maximum((pulls > 0).sum(axis=1) - 1, 0).sum())
-    return float(stats.chi2.sf(square.sum(), degrees)) if degrees > 0 else 1.0
+    return float(chdtrc(degrees, square.sum())) if degrees > 0 else 1.0
