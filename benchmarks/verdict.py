@@ -21,7 +21,7 @@ from scipy.special import expit
 
 from adats.learning.effects import Counts, Prior, Rewards, counted, linearised, pooled
 from adats.learning.rehearsal import believed, play
-from adats.learning.task_savings import LEAST, fits, played
+from adats.learning.task_savings import LEAST, Z90, fits, played
 from adats.learning.verdict import Early, verdict
 from adats.models.core.types import FloatArray, Rng
 
@@ -230,11 +230,13 @@ def line(result: dict[str, Any]) -> str:
     for i, who in enumerate(("alone", "pooled")) if known else ():
         est = np.array([row["saved"][i] for row in known])
         true = np.array([row["truth"][i] for row in known])
-        gap, wide = est[:, 0] - true[:, 0], np.hypot(est[:, 1], true[:, 1])
+        gap, left = est[:, 0] - true[:, 0], np.maximum(1 - est[:, 0], 1e-9)
+        wide = np.hypot(est[:, 1], true[:, 1]) / left  # the truth is simulated too
+        off = np.log(np.maximum(1 - true[:, 0], 1e-9) / left)
         text += f" | {who}: true {true[:, 0].mean():+.3f}"
         if len(known) > 20:
             text += f" bias {gap.mean():+.3f} sd {gap.std():.3f} error {est[:, 1].mean():.3f}"
-            text += f" covered {(np.abs(gap) < 1.645 * wide).mean():.3f}"
+            text += f" covered {(np.abs(off) < Z90 * wide).mean():.3f}"
             text += f" within 5 {(np.abs(gap) < 0.05).mean():.2f}"
     told = Counter(
         row["answer"] + (f" ({row['structure']})" if row["structure"] else "") for row in rows

@@ -16,7 +16,7 @@ from adats.learning.log_tests import (
     pulls_drift,
     pulls_follow_rewards,
 )
-from adats.learning.task_savings import Saving, fits, ratio, savings, split
+from adats.learning.task_savings import Gain, Saving, fits, ratio, savings, split
 from adats.learning.verdict import Early, by_propensity, judged, verdict
 
 
@@ -236,16 +236,24 @@ def test_a_single_arm_or_no_success_is_no_error():
 
 def test_the_rule():
     none, some = Saving(0.0, 0.01), Saving(0.2, 0.02)
-    assert judged(0.01, 0.5, some, some, some).answer == "share"
-    assert judged(0.01, 0.01, some, some, some).structure == "level"
-    assert judged(0.5, 0.01, some, some, some).structure == "exchangeable"
-    assert judged(0.03, 0.03, some, some, some).answer == "too little data"  # neither matters
-    assert judged(0.01, 0.5, some, some, none).answer == "too little data"  # no held-out gain
-    assert judged(0.01, 0.5, some, none, some).answer == "one for all"
-    assert judged(0.01, 0.5, some, Saving(0.05, 0.05), some).answer == "too little data"
-    assert judged(0.01, 0.5, some, Saving(-0.05, 0.1), some).answer == "one for all"
-    assert judged(0.01, 0.5, none, some, some).answer == "each for itself"
-    assert judged(0.5, 0.5, Saving(0.0, 0.1), some, none).answer == "too little data"
+    yes, no = Gain(3.0, 1.0), Gain(2.0, 1.0)
+    assert judged(0.01, 0.5, some, some, yes).answer == "share"
+    assert judged(0.01, 0.01, some, some, yes).structure == "level"
+    assert judged(0.5, 0.01, some, some, yes).structure == "exchangeable"
+    assert judged(0.03, 0.03, some, some, yes).answer == "too little data"  # neither matters
+    assert judged(0.01, 0.5, some, some, no).answer == "too little data"  # no held-out gain
+    assert judged(0.01, 0.5, some, none, yes).answer == "one for all"
+    assert judged(0.01, 0.5, some, Saving(0.05, 0.05), yes).answer == "too little data"
+    assert judged(0.01, 0.5, some, Saving(-0.05, 0.1), yes).answer == "one for all"
+    assert judged(0.01, 0.5, none, some, yes).answer == "each for itself"
+    assert judged(0.5, 0.5, Saving(0.0, 0.1), some, no).answer == "too little data"
+
+
+def test_intervals_are_those_of_the_logarithm_of_what_is_left():
+    saving = Saving(0.2, 0.08)  # 0.8 is left, with an error of a tenth of it
+    assert saving.high == pytest.approx(1 - 0.8 * np.exp(-0.1645))
+    assert saving.low == pytest.approx(1 - 0.8 * np.exp(0.1645))
+    assert Saving(1.0, 0.01).high < 1.01
 
 
 def test_bad_arrays_raise():

@@ -31,24 +31,42 @@ Z90 = 1.645
 
 
 class Saving(NamedTuple):
-    """The part of an opponent's regret that sharing saves, or a reward that it gains."""
+    """The part of an opponent's regret that sharing saves; errors are those of log(1 − part)."""
 
     part: float
+    error: float  # standard error
+
+    def above(self, errors: float) -> float:
+        """So many standard errors above the part, or below it."""
+        left = max(1.0 - self.part, self.error)
+        return self.part - left * math.expm1(-errors * self.error / left)
+
+    @property
+    def low(self) -> float:
+        """Of the 90 % interval."""
+        return self.above(-Z90)
+
+    @property
+    def high(self) -> float:
+        """Of the 90 % interval."""
+        return self.above(Z90)
+
+
+class Gain(NamedTuple):
+    """Reward that a held-out task gains."""
+
+    mean: float
     error: float  # standard error
 
     @property
     def low(self) -> float:
         """Of the 90 % interval."""
-        return self.part - Z90 * self.error
+        return self.mean - Z90 * self.error
 
     @property
     def high(self) -> float:
         """Of the 90 % interval."""
-        return self.part + Z90 * self.error
-
-    def sure(self, bound: float) -> bool:
-        """Whether it is above zero by so many standard errors."""
-        return self.part > bound * self.error
+        return self.mean + Z90 * self.error
 
 
 class Fits(NamedTuple):
@@ -159,7 +177,7 @@ def ratio(
     return part, WIDENED * math.sqrt(possible + between / n_task.size + luck / e.size)
 
 
-def held_out(counts: Counts, found: Fits, rng: Rng) -> Saving:
+def held_out(counts: Counts, found: Fits, rng: Rng) -> Gain:
     """Reward that a task gains by sharing over playing alone, with its standard error.
 
     The arms' effects come from the other folds. Half of a task's rewards says in which rates the
@@ -182,7 +200,7 @@ def held_out(counts: Counts, found: Fits, rng: Rng) -> Saving:
     value = np.where(second.pulls > 0, second.means, blank)
     ours, theirs = played((share, alone), theta, here, both, rng)
     gains = np.where(here, (ours - theirs) * value, 0.0).sum(axis=1).reshape(2, -1).mean(axis=0)
-    return Saving(float(gains.mean()), float(gains.std(ddof=1)) / math.sqrt(gains.size))
+    return Gain(float(gains.mean()), float(gains.std(ddof=1)) / math.sqrt(gains.size))
 
 
 def _fitted_to_others(work: Working, fit: Effects, chosen: IntArray) -> Prior:

@@ -18,7 +18,7 @@ from adats.learning.log_tests import (
     pulls_drift,
     pulls_follow_rewards,
 )
-from adats.learning.task_savings import Saving, fits, held_out, savings
+from adats.learning.task_savings import Gain, Saving, fits, held_out, savings
 from adats.models.core.types import FloatArray, Rng
 
 Answer = Literal[
@@ -43,7 +43,7 @@ class Verdict(NamedTuple):
     reasons: tuple[str, ...]
     over_alone: Saving | None = None
     over_pooled: Saving | None = None
-    gain: Saving | None = None  # reward of a held-out task over playing alone
+    gain: Gain | None = None  # reward of a held-out task over playing alone
     names: float = math.nan  # chance of such differences of arms if names meant nothing
     level: float = math.nan  # and of tasks, if they had no level of their own
 
@@ -152,7 +152,7 @@ def adaptive(counts: Counts, early: Early | None, rng: Rng) -> str | None:
 
 
 def judged(
-    names: float, level: float, over_alone: Saving, over_pooled: Saving, gain: Saving
+    names: float, level: float, over_alone: Saving, over_pooled: Saving, gain: Gain
 ) -> Verdict:
     """The rule, in order: one for all, share, each for itself, too little data."""
     worst = min(over_alone, over_pooled, key=lambda saving: saving.part)
@@ -161,9 +161,11 @@ def judged(
         structure = "level" if level <= LEVEL else "independent"
     elif level <= LEVEL:
         structure = "exchangeable"
-    together = over_alone.sure(SAVED) and gain.sure(HELD_OUT) and structure is not None
+    together = (
+        over_alone.above(-SAVED) > 0 and gain.mean > HELD_OUT * gain.error and bool(structure)
+    )
     answer: Answer
-    if together and over_pooled.sure(SAVED) and over_pooled.high >= WORTH:
+    if together and over_pooled.above(-SAVED) > 0 and over_pooled.high >= WORTH:
         answer = "share"
         why = f"a new task saves {_percent(over_alone)} of what it loses alone and "
         why += f"{_percent(over_pooled)} of what one sampler for all loses"
@@ -193,9 +195,9 @@ def _percent(saving: Saving) -> str:
     return f"{saving.part:.0%} ({saving.low:.0%} to {saving.high:.0%})"
 
 
-def _chances(names: float, level: float, gain: Saving) -> str:
+def _chances(names: float, level: float, gain: Gain) -> str:
     return (
         f"if names of arms meant nothing, they would differ as much with chance {names:.2g}; if "
         f"tasks had no level, with chance {level:.2g}; tasks that were held out gain "
-        f"{gain.part:+.3g} ± {gain.error:.2g} over playing alone"
+        f"{gain.mean:+.3g} ± {gain.error:.2g} over playing alone"
     )
