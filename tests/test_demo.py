@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from adats import demo
+from adats.simulation.kernels import registry
 from command import call
 
 
@@ -65,7 +66,7 @@ def test_without_numba_there_are_few_repetitions_and_it_says_so(monkeypatch, tmp
         progress(repetitions * len(demo.PLAYERS))
         return told
 
-    monkeypatch.setattr(demo, "has_numba", lambda: False)
+    monkeypatch.setattr(registry, "has_numba", lambda: False)
     monkeypatch.setattr(demo, "tell_story", tell)
     assert call(monkeypatch, "demo", "--out", tmp_path) == 0
     assert asked == [2]

@@ -17,7 +17,7 @@ from adats.learning.fitting.fitted import RewardFigures
 from adats.learning.outliers import LEVEL, _tails, outliers
 from adats.learning.report import write_report
 from adats.learning.report_text import report_text, sentence
-from adats.learning.task_savings import Saving
+from adats.learning.task_savings import Gain, Saving
 from adats.learning.verdict import Verdict
 from adats.learning.worth import Worth, worth
 from adats.models import BetaArms, BinaryStats, CountStats, LinearMeta, PoissonArms
@@ -240,10 +240,10 @@ def test_sentences_have_the_size_and_itsinterval():
 
 def test_a_promise_that_held_out_tasks_deny_is_said():
     found = made("binary")
-    good, bad = Saving(0.3, 0.01), Saving(-2.0, 0.1)
+    good, bad = Saving(0.3, 0.01), Gain(-2.0, 0.1)
     denied = replace(found, verdict=found.verdict._replace(over_alone=good, gain=bad))
     assert "**They disagree:**" in report_text(denied)
-    agreed = replace(found, verdict=found.verdict._replace(over_alone=good, gain=good))
+    agreed = replace(found, verdict=found.verdict._replace(over_alone=good, gain=Gain(2.0, 0.1)))
     assert "disagree" not in report_text(agreed)
 
 
