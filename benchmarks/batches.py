@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
@@ -113,6 +114,32 @@ def linear() -> Iterator[Row]:
     yield what, f"{asked:.1f} µs each; tell_many {told:.1f} µs", "≤ 15 µs", asked <= 15
 
 
+def single() -> Iterator[Row]:
+    """One ask and tell after another, in columns and as objects, in turns."""
+    meta = adats.GaussianMeta(np.zeros(ARMS), 0.5, task_scale=0.1, noise=1.0)
+    for tasks, most in ((100, 1.1), (100_000, 2.0)):
+        visits = np.random.default_rng(0).integers(tasks, size=20_000).tolist()
+        agents = {}
+        for columns in (True, False):
+            agents[columns] = adats.AdaTS(meta, seed=1, columns=columns)
+            for task in range(tasks):
+                agents[columns].tell(task=task, action=0, reward=0.1)
+        times = {True: float("inf"), False: float("inf")}
+        for _ in range(5):
+            for columns, agent in agents.items():
+                took = seconds(partial(_visited, agent, visits)) / len(visits) * 1e6
+                times[columns] = min(times[columns], took)
+        ratio = times[True] / times[False]
+        shown = f"{times[True]:.1f} µs = {ratio:.2f} × that with a dict"
+        what = f"single ask + tell in columns, Gaussian K=10, {tasks:,} tasks"
+        yield what, shown, f"≤ {most} ×", ratio <= most
+
+
+def _visited(agent: adats.AdaTS, visits: list[int]) -> None:
+    for task in visits:
+        agent.tell(agent.ask(task), reward=0.3)
+
+
 def peers() -> Iterator[Row]:
     """Decisions for many at once, of arms that were learned: nobody else has a prior a task."""
     meta = adats.GaussianMeta(np.zeros(ARMS), 0.5, task_scale=0.1, noise=1.0)
@@ -158,7 +185,7 @@ def _contextualbandits(x: np.ndarray, arms: np.ndarray) -> Callable[[], object]:
 
 
 def rows() -> Iterator[Row]:
-    for part in (gaussian, clicks, linear, peers):
+    for part in (gaussian, clicks, linear, single, peers):
         yield from part()
 
 

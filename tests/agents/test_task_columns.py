@@ -11,7 +11,7 @@ import pytest
 import adats
 from adats import AdaTS, MetaTS
 from adats.agents.batches import layout_of
-from adats.agents.task_columns import LEAST_ROOM, NOT_A_ROW, UNKNOWN, ColumnBook
+from adats.agents.task_columns import LEAST_ROOM, NOT_A_ROW, RECENT, UNKNOWN, ColumnBook
 from adats.models.core.errors import FileFormatError
 from cases import alike, gaussian, latent, new, portrait
 
@@ -66,13 +66,52 @@ def test_what_is_put_is_given_back():
         book.delete("none")
 
 
-def test_what_is_given_back_is_a_copy():
+def test_what_is_read_from_a_row_is_a_copy():
     book, blank = a_book()
     book.put("a", with_reward(blank, pending=np.ones(3)))
+    assert book.array.shape[0]  # the state is in its row now, and nowhere else
     state = book["a"]
     state.stats.table[:] = 99.0
     state.pending[:] = 99.0
     same_state(book["a"], with_reward(blank, pending=np.ones(3)))
+
+
+def test_the_state_last_put_is_kept_worked_out_until_a_batch_takes_the_array():
+    book, blank = a_book()
+    state = with_reward(blank)
+    book.put("a", state)
+    assert book["a"] is state
+    row = int(book.rows(["a"])[0])
+    book.array[row] = book.layout.pack([with_reward(blank, 5.0)])
+    same_state(book["a"], with_reward(blank, 5.0))
+
+
+def test_more_states_than_are_kept_worked_out_lose_nothing():
+    book, blank = a_book()
+    states = {task: with_reward(blank, float(task)) for task in range(2 * RECENT + 5)}
+    for task, state in states.items():
+        book.put(task, state)
+    book.delete(1)
+    for task in states.keys() - {1}:
+        same_state(book[task], states[task])
+    assert not np.isnan(book.array[book.row_numbers(), 0]).any()
+
+
+@pytest.mark.parametrize("kind", [gaussian, latent])
+def test_single_verbs_between_batches_are_those_of_a_dict(kind):
+    """What a batch writes a single ask sees, and the other way round."""
+    agents = [AdaTS(kind(), seed=3, columns=columns) for columns in (True, False)]
+    for step in range(3):
+        for agent in agents:
+            for task in range(4):
+                agent.tell(task=task, action=step % 3, reward=float(task % 2))
+            agent.tell_many({"task": [0, 9], "action": [0, 1], "reward": [1.0, 0.0]})
+        asked = [[agent.ask(task).action for task in (0, 2, 9)] for agent in agents]
+        assert asked[0] == asked[1]
+        many = [agent.ask_many([0, 1, 9]).action.tolist() for agent in agents]
+        assert many[0] == many[1]
+    for task in (0, 1, 2, 3, 9):
+        np.testing.assert_array_equal(*(agent.stats(task).table for agent in agents))
 
 
 def test_a_row_that_is_free_is_used_again():

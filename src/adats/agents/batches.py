@@ -89,9 +89,9 @@ def _opened(
     names = tasks.tolist() if isinstance(tasks, np.ndarray) else tasks
     fresh = list(dict.fromkeys(names[i] for i in np.flatnonzero(at < NOT_A_ROW).tolist()))
     blank = setup.new_state(meta)
-    drawn = [book.layout.pack(setup.drawn(meta, blank, rng)) for _ in fresh if book.layout.mu]
+    states = [setup.drawn(meta, blank, rng) for _ in fresh] if book.layout.mu else [blank]
     rows = book.open(fresh)
-    book.array[rows] = drawn or book.layout.pack(blank)
+    book.array[rows] = book.layout.pack(states)
     return book.rows(tasks), fresh
 
 

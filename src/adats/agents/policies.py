@@ -110,10 +110,10 @@ def finite_horizon_level(v: Any, rounds: Any) -> Any:
     return np.sqrt(2.0 * np.log(np.maximum(beta, 1.0)))
 
 
-def far_sighted_level(v: Any, rounds: Any) -> Any:
+def far_sighted_level(v: Any, rounds: Any, width: float) -> Any:
     """The same for `FarSighted`, with all the rounds that count."""
     x = rounds * v
-    ahead = CAUTION * np.sqrt(np.log1p(0.4 * x + x * x / 300.0))
+    ahead = width * np.sqrt(np.log1p(0.4 * x + x * x / 300.0))
     return np.maximum(ahead - 0.583 * np.sqrt(v / (1.0 + v)), 0.0)
 
 
@@ -138,14 +138,25 @@ class FarSighted(_Index):
     c = 1 the first term follows the Gittins index of a Brownian motion, and the second is the
     correction for rewards that come one by one. For clicks and counts the level is 1.3 times
     that: few successes say less than a Gaussian does.
+
+    `width` is c, and `ahead` the part of later rounds that counts: `adats.tune` finds both for a
+    prior, a number of tasks and their length.
     """
 
     later: float | None = None
+    width: float = CAUTION
+    ahead: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.later is not None:
-            later = checks.non_negative("later", checks.number("later", self.later))
-            object.__setattr__(self, "later", float(later))
+        for name in ("later", "width", "ahead"):
+            value = getattr(self, name)
+            if value is not None:
+                clean = checks.non_negative(name, checks.number(name, value))
+                object.__setattr__(self, name, float(clean))
+
+    def counted(self, later: Any, share: Any) -> Any:
+        """Of `later` rounds those that an arm with this share of mu counts."""
+        return self.ahead * later * share**2
 
     def level(self, arms: ArmBelief, scene: Scene) -> FloatArray:
         left = _rounds_left(scene)
@@ -153,9 +164,10 @@ class FarSighted(_Index):
         later = USUAL_TASKS * length
         if self.later is not None:
             later = np.minimum(self.later, arms.FAR_TASKS * length)
-        rounds = left + later * scene.share() ** 2
-        level: FloatArray = arms.FAR_CAUTION * far_sighted_level(arms.variance_ratio, rounds)
-        return level
+        rounds = left + self.counted(later, scene.share())
+        level = far_sighted_level(arms.variance_ratio, rounds, self.width)
+        found: FloatArray = arms.FAR_CAUTION * level
+        return found
 
 
 POLICIES: dict[str, Policy] = {

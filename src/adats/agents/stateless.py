@@ -112,7 +112,7 @@ class Scorer:
     def _scored(self, book: ColumnBook, at: IntArray, keys: Keys) -> tuple[IntArray, Any]:
         actions = np.empty(at.size, dtype=np.intp)
         chances = np.empty(at.size) if self.propensities else None
-        new = self._layout.pack(self._blank)
+        new = self._layout.pack([self._blank])[0]
         for part in batches.chunks(at.size, batches.size_of(self._layout)):
             known = at[part] >= 0
             rows = np.empty((known.size, new.size))

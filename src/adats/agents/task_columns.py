@@ -1,10 +1,11 @@
 """Task states in columns, for very many tasks: all that is kept of one is a row of numbers."""
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from adats.agents.task_state import TaskState
 from adats.models.core.types import FloatArray, IntArray, MetaBelief, Task
 
 LEAST_ROOM = 1024  # rows; room grows by an eighth when it is used up
+RECENT = 1000  # states at most that are kept worked out
 NOT_A_ROW = -1  # the row of a task that has none
 UNKNOWN = -2  # that of one that is not there
 LARGEST = np.iinfo(np.int64).max
@@ -53,14 +55,18 @@ class Layout:
         """The class of the statistics."""
         return type(self.meta.empty())
 
-    def pack(self, state: TaskState) -> FloatArray:
-        row = np.full(sum(self.sizes), np.nan)
-        stats, rounds, mu, asked, pending = self.slices
-        row[stats], row[rounds] = self.meta.row_of(state.stats), state.rounds
-        for part, value in ((mu, state.mu), (asked, state.asked), (pending, state.pending)):
-            if value is not None:
-                row[part.start : part.start + value.size] = value.ravel()
-        return row
+    def pack(self, states: Iterable[TaskState]) -> FloatArray:
+        """A row for each state."""
+        states = list(states)
+        rows = np.full((len(states), sum(self.sizes)), np.nan)
+        stats, rounds, *parts = self.slices
+        rows[:, stats] = [self.meta.row_of(state.stats) for state in states]
+        rows[:, rounds.start] = [state.rounds for state in states]
+        for part, name in zip(parts, ("mu", "asked", "pending"), strict=True):
+            for row, value in zip(rows, map(attrgetter(name), states), strict=True):
+                if part.start < part.stop and value is not None:
+                    row[part.start : part.start + value.size] = value.ravel()
+        return rows
 
     def unpack(self, row: FloatArray, finished: bool = False) -> TaskState:
         stats, rounds, mu, asked, pending = self.slices
@@ -82,11 +88,14 @@ def _part(values: FloatArray, shape: tuple[int, ...]) -> FloatArray | None:
 
 class ColumnBook(Mapping[Task, TaskState]):
     """Rows of one array. Finished tasks leave it, and are kept compressed; so are tasks that have
-    a design of their own, as they are."""
+    a design of their own, as they are. The states last used are kept worked out, until a batch
+    takes the array."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
-        self.array = np.empty((0, sum(layout.sizes)))
+        self._array = np.empty((0, sum(layout.sizes)))
+        self._recent: dict[Task, TaskState] = {}  # of tasks that have rows
+        self._unwritten: set[Task] = set()  # those of them that differ from their rows
         self._row: dict[Task, int] = {}  # by task, in the order in which they came
         self._numbers = np.empty(0, dtype=np.int64)  # of each row the task, if that is a number
         self._used = 0
@@ -95,10 +104,24 @@ class ColumnBook(Mapping[Task, TaskState]):
 
     def __copy__(self) -> "ColumnBook":
         new = ColumnBook(self.layout)
-        new.array, new._numbers = self.array.copy(), self._numbers.copy()
+        new._array, new._numbers = self.array.copy(), self._numbers.copy()
         new._row, new._apart = self._row.copy(), self._apart.copy()
         new._used, new._free = self._used, self._free.copy()
         return new
+
+    @property
+    def array(self) -> FloatArray:
+        """The rows, to be read and written: all states are in them, and none is elsewhere."""
+        if self._recent:
+            self._write_recent()
+        return self._array
+
+    def _write_recent(self) -> None:
+        if self._unwritten:
+            rows = [self._row[task] for task in self._unwritten]
+            self._array[rows] = self.layout.pack(self._recent[task] for task in self._unwritten)
+            self._unwritten.clear()
+        self._recent.clear()
 
     # as a mapping, and as a book
 
@@ -112,9 +135,12 @@ class ColumnBook(Mapping[Task, TaskState]):
         return task in self._row
 
     def __getitem__(self, task: Task) -> TaskState:
+        recent = self._recent.get(task)
+        if recent is not None:
+            return recent
         row = self._row[task]
         if row >= 0:
-            return self.layout.unpack(self.array[row])
+            return self.layout.unpack(self._array[row])
         state = self._apart[task]
         if isinstance(state, bytes):
             return self.layout.unpack(np.frombuffer(zlib.decompress(state)), finished=True)
@@ -124,24 +150,29 @@ class ColumnBook(Mapping[Task, TaskState]):
         row = self._row.get(task, UNKNOWN)
         if state.finished or state.design is not None:
             if row >= 0:
-                self._release(row)
+                self._release(task, row)
             plain = state.design is not None
-            self._apart[task] = state if plain else _compressed(self.layout.pack(state))
+            self._apart[task] = state if plain else _compressed(self.layout.pack([state]))
             self._row[task] = NOT_A_ROW
             return
         if row < 0:
             self._apart.pop(task, None)
-            (row,) = self.open([task]).tolist()
-        self.array[row] = self.layout.pack(state)
+            self.open([task])
+        if len(self._recent) >= RECENT:
+            self._write_recent()
+        self._recent[task] = state
+        self._unwritten.add(task)
 
     def delete(self, task: Task) -> None:
         row = self._row.pop(task)
         if row >= 0:
-            self._release(row)
+            self._release(task, row)
         else:
             del self._apart[task]
 
-    def _release(self, row: int) -> None:
+    def _release(self, task: Task, row: int) -> None:
+        self._recent.pop(task, None)
+        self._unwritten.discard(task)
         self._free.append(row)
         self._numbers[row] = UNKNOWN
 
@@ -179,12 +210,12 @@ class ColumnBook(Mapping[Task, TaskState]):
 
     def _make_room(self, rows: int) -> None:
         """No copy where the system can give more room at the same place."""
-        room = len(self.array)
+        room = len(self._array)
         if rows > room:
             more = max(rows, room + room // 8, LEAST_ROOM)
-            if not self.array.flags.owndata:  # after pickle
-                self.array, self._numbers = self.array.copy(), self._numbers.copy()
-            self.array.resize((more, self.array.shape[1]), refcheck=False)
+            if not self._array.flags.owndata:  # after pickle
+                self._array, self._numbers = self._array.copy(), self._numbers.copy()
+            self._array.resize((more, self._array.shape[1]), refcheck=False)
             self._numbers.resize(more, refcheck=False)
 
     def stale(self, meta: MetaBelief) -> list[Task]:

@@ -1,6 +1,7 @@
 """What the commands share: options, checks of paths, a progress bar."""
 
 import json
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -76,6 +77,11 @@ def progress_bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
 
         advance(0)
         yield advance
+
+
+def command_line() -> str:
+    """What was typed."""
+    return shlex.join(["adats", *sys.argv[1:]])
 
 
 def check_folder(out: Path | None) -> None:

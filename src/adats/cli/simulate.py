@@ -26,6 +26,7 @@ from adats.cli.common import (
     Workers,
     check_folder,
     check_json,
+    command_line,
     console,
     progress_bar,
     write_json,
@@ -87,10 +88,11 @@ def _simulate(
             engine=engine,
             progress=progress,
         )
-    summary = result.summary()
+    command = command_line()
+    summary = result.summary(command=command)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-        result.save(out / "records.parquet")
+        result.save(out / "records.parquet", command=command)
         write_json(out / "summary.json", summary)
     write_json(json_to, summary)
     if json_to != "-":

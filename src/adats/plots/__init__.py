@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from adats.models.core.types import FloatArray
 from adats.simulation.learners import label_of
@@ -47,9 +47,14 @@ SETTINGS: Any = {
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 10,
     "mathtext.fontset": "dejavusans",
+    "pdf.fonttype": 42,  # text stays text
     "svg.fonttype": "none",  # text stays text
     "svg.hashsalt": "adats",  # the same figure gives the same file
 }
+
+
+Kind = Literal["png", "svg", "pdf"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 # Above the panels where the layout makes room, at the top where there is room, or where a grid of
@@ -167,14 +172,14 @@ def _symbols(text: str) -> str:
     return text.replace("σ_q", "$σ_q$").replace("σ_0", "$σ_0$")
 
 
-def rendered(figure: "Figure", kind: Literal["png", "svg"]) -> bytes:
+def rendered(figure: "Figure", kind: Kind) -> bytes:
     """The figure as the bytes of a file, the same every time."""
     import matplotlib as mpl
 
-    metadata = {"Date": None} if kind == "svg" else {"Software": None}
+    nothing: Any = {"png": "Software", "svg": "Date", "pdf": "CreationDate"}
     file = BytesIO()
     with mpl.rc_context(SETTINGS):
-        figure.savefig(file, format=kind, dpi=150, metadata=metadata)
+        figure.savefig(file, format=kind, dpi=150, metadata={nothing[kind]: None})
     return file.getvalue()
 
 

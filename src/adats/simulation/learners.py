@@ -2,6 +2,7 @@
 
 from typing import Literal, NamedTuple
 
+from adats.agents.policies import Policy
 from adats.agents.prior_source import Drawn, Fixed, Known, Marginal, PriorSource
 from adats.models.core.types import FloatArray, MetaBelief
 from adats.simulation.problems import Problem
@@ -20,7 +21,7 @@ class Learner(NamedTuple):
     source: PriorSource | None = Marginal()  # None: it is told mu_*
     width: float = 1.0
     spreads: tuple[float, ...] = ()
-    policy: str = "ts"  # a name in `POLICIES`
+    policy: str | Policy = "ts"  # a name in `POLICIES`, or one of its own
     prior: Literal["problem", "default", "pooled", "linear"] = "problem"  # whose meta-prior it has
 
     def source_of(self, mu: FloatArray) -> PriorSource:

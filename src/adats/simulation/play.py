@@ -4,14 +4,23 @@ import functools
 import time
 import zlib
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from scipy.special import ndtri
 
 from adats.agents.agent import Agent
 from adats.agents.pending import with_pulls, without_pulls
-from adats.agents.policies import POLICIES, FarSighted, Policy, Scene
+from adats.agents.policies import (
+    CAUTION,
+    POLICIES,
+    FarSighted,
+    Policy,
+    Scene,
+    Thompson,
+    policy_of,
+)
 from adats.models.core.frozen import evolve
 from adats.models.core.types import Belief, FloatArray, IntArray, MetaBelief, Rng, Stats
 from adats.simulation.kernels.registry import (
@@ -25,19 +34,20 @@ from adats.simulation.kernels.registry import (
     loops_of,
     plain_absorb,
 )
-from adats.simulation.learners import AGENTS, Learner
+from adats.simulation.learners import Learner
 from adats.simulation.problems import Instance, Problem
 from adats.simulation.problems.problem import Start
 
 Given = tuple[Belief, Instance, IntArray, Rng, FloatArray, IntArray]  # the fields of `LoopInput`
 Factory = Callable[[Problem, int], Any]  # an agent with ask and tell, from a problem and a seed
+NAMES = {type(policy): name for name, policy in POLICIES.items()}
 
 
 class Job(NamedTuple):
     """All that a worker needs."""
 
     problem: Problem
-    agents: dict[str, str | Factory]
+    agents: dict[str, Learner | Factory]
     metas: dict[str, MetaBelief]  # meta-priors of the built-in agents
     tasks: int
     rounds: int
@@ -83,9 +93,9 @@ def play_runs(job: Job, runs: range) -> PlayedRuns:
             if job.compiled:
                 rng = known_rng(rng)
             begin = time.perf_counter()
-            if isinstance(agent, str):
+            if isinstance(agent, Learner):
                 meta = job.metas[name]
-                play_learner(job, AGENTS[agent], meta, start, instances, first, rng, lost, chosen)
+                play_learner(job, agent, meta, start, instances, first, rng, lost, chosen)
             else:
                 built = agent(job.problem, int(rng.integers(2**63)))
                 _play_agent(job.problem, built, instances, lost, chosen)
@@ -102,7 +112,7 @@ def _warm_up(job: Job) -> None:
     instance = job.problem.instance(job.problem.start(rng), 1, rng)
     nothing = np.zeros((0, 1), dtype=np.intp)
     for name, meta in job.metas.items():
-        policy = AGENTS[str(job.agents[name])].policy
+        policy = policy_of(cast(Learner, job.agents[name]).policy)
         room = (np.empty(1), np.empty(1, dtype=np.intp))
         given = (meta.task_prior(), instance, nothing, rng, *room)
         absorb_of(job.problem, meta)(meta, _play_task(job, policy, meta, 0, given))
@@ -129,7 +139,8 @@ def play_learner(
     learns, prior = source.LEARNS, source.prior(meta, source.draw(meta, rng))
     loops = loops_of(job.problem, prior) if job.compiled else Loops()
     loop = loops.play
-    sampled = loop is not None and learner.policy == "ts" and job.delay == 0
+    policy = policy_of(learner.policy)
+    sampled = loop is not None and isinstance(policy, Thompson) and job.delay == 0
     most = prior.FAR_TASKS
     absorbed: list[Stats] = []  # statistics of all tasks, where they can become stale
     first_meta = meta
@@ -143,7 +154,7 @@ def play_learner(
         else:
             later = min(job.tasks - 1 - s, most) * job.rounds
             given = (prior, instance, first, rng, lost, chosen)
-            stats = _play_task(job, learner.policy, meta, later, given)
+            stats = _play_task(job, policy, meta, later, given)
         if learns and meta.RENEWS:
             meta = absorb_and_renew(first_meta, meta, stats, absorbed, loops.renew)
         elif learns:
@@ -183,28 +194,33 @@ def absorb_and_renew(
     return new
 
 
-def _play_task(job: Job, policy: str, meta: MetaBelief, later: int, given: Given) -> Any:
+def _play_task(job: Job, policy: Policy, meta: MetaBelief, later: int, given: Given) -> Any:
     """One task, compiled where it can be; later tasks have `later` rounds."""
     play = loops_of(job.problem, given[0]).play if job.compiled else None
-    if play is not None and policy == "ts" and job.delay == 0:
-        return play(job.problem, LoopInput(*given))
+    if isinstance(policy, FarSighted) and policy.later is None:
+        policy = replace(policy, later=later)
 
     def share(rows: FloatArray | None) -> FloatArray:
         return meta.share(rows=rows)
 
-    if play is not None and policy != "ts":
+    index = None
+    if isinstance(policy, Thompson):
+        index = THOMPSON if job.delay == 0 else None
+    elif play is not None:
         rows = given[1].rows(0)
-        if policy == "far":
-            index = index_policy(policy, job.rounds, later * share(rows) ** 2, job.delay)
-        else:
+        if isinstance(policy, FarSighted):
+            counted = policy.counted(later, share(rows))
+            index = index_policy("far", job.rounds, counted, job.delay, policy.width)
+        elif type(policy) in NAMES:
             arms = len(given[1].theta if rows is None else rows)
-            index = _uncounted(policy, job.rounds, arms, job.delay)
+            index = _uncounted(NAMES[type(policy)], job.rounds, arms, job.delay)
+    stats = None
+    if play is not None and index is not None:
         stats = play(job.problem, LoopInput(*given, index))
-        if stats is not None:
-            return stats
-    rules: Policy = FarSighted(later) if policy == "far" else POLICIES[policy]
-    empty = meta.empty()
-    return plain_task(job.problem, *given, policy=rules, share=share, delay=job.delay, stats=empty)
+    if stats is None:
+        options: Any = {"policy": policy, "share": share, "delay": job.delay}
+        stats = plain_task(job.problem, *given, **options, stats=meta.empty())
+    return stats
 
 
 def compiled_task(
@@ -226,15 +242,23 @@ def compiled_task(
     return play(problem, LoopInput(prior, instance, first, rng, regret, chosen, policy))
 
 
-def index_policy(name: str, rounds: int, counted: FloatArray, delay: int = 0) -> CompiledPolicy:
-    """An index policy by its name, for a task of so many rounds."""
-    return CompiledPolicy(NUMBERED.index(name), _levels(rounds), counted, delay)
+def index_policy(
+    name: str, rounds: int, counted: FloatArray, delay: int = 0, width: float = CAUTION
+) -> CompiledPolicy:
+    """An index policy by its name, for a task of so many rounds; `width` is for "far"."""
+    levels = _widths(rounds, width) if name == "far" else _levels(rounds)
+    return CompiledPolicy(NUMBERED.index(name), levels, counted, delay)
 
 
 @functools.cache
 def _uncounted(name: str, rounds: int, arms: int, delay: int) -> CompiledPolicy:
     """An index policy that counts no rounds of later tasks."""
     return index_policy(name, rounds, np.zeros(arms), delay)
+
+
+@functools.lru_cache(maxsize=64)
+def _widths(rounds: int, width: float) -> FloatArray:
+    return np.full(rounds, width)
 
 
 @functools.cache

@@ -9,6 +9,7 @@ import numpy as np
 
 from adats.models.core import files
 from adats.models.core.types import FloatArray, IntArray
+from adats.simulation.provenance import parquet_bytes, versions
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,17 +72,16 @@ class Result:
         order = [name for name in ("run", "task", "round", "agent") if name in columns]
         return {name: columns[name] for name in order} | {"regret": self.regret.ravel()}
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the records as Parquet, whole or not at all."""
-        try:
-            import pyarrow as pa
-            from pyarrow import parquet
-        except ImportError:
-            raise ValueError("Parquet needs pyarrow: pip install 'adats[sim]'") from None
-        table = pa.table(self.records())
-        files.write_whole(path, lambda file: parquet.write_table(table, file))
+    def made(self, command: str = "adats.simulate") -> dict[str, Any]:
+        """The versions, command, seed and wall time that it came from."""
+        known = {"command": command, "seed": self.seed, "seconds": self.seconds}
+        return {**known, "versions": versions()}
 
-    def summary(self) -> dict[str, Any]:
+    def save(self, path: str | os.PathLike[str], *, command: str = "adats.simulate") -> None:
+        """Write the records as Parquet, whole or not at all, with what they came from."""
+        files.write_bytes(path, parquet_bytes(self.records(), self.made(command)))
+
+    def summary(self, *, command: str = "adats.simulate") -> dict[str, Any]:
         """Settings and regrets as plain JSON values."""
         decisions = self.runs * self.tasks * self.rounds * len(self.agents)
         each = decisions // len(self.agents)
@@ -91,10 +91,9 @@ class Result:
             "tasks": self.tasks,
             "rounds": self.rounds,
             "runs": self.runs,
-            "seed": self.seed,
             "explore_first": self.explore_first,
             "decisions": decisions,
-            "seconds": self.seconds,
+            **self.made(command),
             "agents": {
                 name: {
                     "regret": self.mean(name),

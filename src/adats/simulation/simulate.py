@@ -12,13 +12,13 @@ import numpy as np
 
 from adats.models.core.checks import count_of
 from adats.simulation.kernels import registry
-from adats.simulation.learners import AGENTS
+from adats.simulation.learners import AGENTS, Learner
 from adats.simulation.play import Factory, Job, PlayedRuns, play_runs
 from adats.simulation.problems import Problem
 from adats.simulation.results import Result
 
 ENGINES = ("local", "ray")
-Agents = Sequence[str] | Mapping[str, str | Factory]
+Agents = Sequence[str] | Mapping[str, str | Learner | Factory]
 
 
 def simulate(
@@ -40,12 +40,12 @@ def simulate(
 ) -> Result:
     """Play every agent on the same instances.
 
-    `agents` are names from `AGENTS`, or a mapping from names to names or to factories
-    `(problem, seed) -> agent` of anything with `ask` and `tell`. The numbers depend on the seed
-    alone: not on the workers, the chunking or the other agents. With a `delay`, a reward is known
-    so many rounds later, and all of them at the end of the task. `record` keeps the arm of every
-    round in `Result.actions`. `progress` is called with the number of runs that have just been
-    finished.
+    `agents` are names from `AGENTS`, or a mapping from names to such names, to a `Learner`, or to
+    factories `(problem, seed) -> agent` of anything with `ask` and `tell`. The numbers depend on
+    the seed alone: not on the workers, the chunking or the other agents. With a `delay`, a reward
+    is known so many rounds later, and all of them at the end of the task. `record` keeps the arm
+    of every round in `Result.actions`. `progress` is called with the number of runs that have just
+    been finished.
     """
     named = _named(agents)
     tasks, rounds = count_of("tasks", tasks), count_of("rounds", rounds)
@@ -58,11 +58,11 @@ def simulate(
         raise ValueError(f"unknown engine {engine!r}; known are {', '.join(ENGINES)}")
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise ValueError(f"seed must be a whole number that is not negative, got {seed!r}")
-    if delay and not all(isinstance(agent, str) for agent in named.values()):
+    if delay and not all(isinstance(agent, Learner) for agent in named.values()):
         raise ValueError("a delay is for the agents of AGENTS, not for factories")
     if record and _chooses_sets(problem):
         raise ValueError("record is for problems whose actions are single arms, not sets of them")
-    metas = {n: AGENTS[a].meta(problem) for n, a in named.items() if isinstance(a, str)}
+    metas = {n: a.meta(problem) for n, a in named.items() if isinstance(a, Learner)}
     by_round, compiled = detail == "round", registry.has_numba()
     job = Job(
         problem, named, metas, tasks, rounds, seed,
@@ -109,16 +109,15 @@ def simulate(
     )
 
 
-def _named(agents: Agents) -> dict[str, str | Factory]:
-    named: dict[str, str | Factory] = (
-        dict(agents) if isinstance(agents, Mapping) else {name: name for name in agents}
-    )
-    if not named or isinstance(agents, str):
+def _named(agents: Agents) -> dict[str, Learner | Factory]:
+    """Agents by their names, those of `AGENTS` looked up."""
+    if not agents or isinstance(agents, str):
         raise ValueError(f"agents must be a list of names, got {agents!r}")
-    for agent in named.values():
-        if isinstance(agent, str) and agent not in AGENTS:
-            raise ValueError(f"unknown agent {agent!r}; known are {', '.join(AGENTS)}")
-    return named
+    named = agents if isinstance(agents, Mapping) else {name: name for name in agents}
+    unknown = [a for a in named.values() if isinstance(a, str) and a not in AGENTS]
+    if unknown:
+        raise ValueError(f"unknown agent {unknown[0]!r}; known are {', '.join(AGENTS)}")
+    return {n: AGENTS[a] if isinstance(a, str) else a for n, a in named.items()}
 
 
 def _chooses_sets(problem: Problem) -> bool:

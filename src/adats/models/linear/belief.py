@@ -83,6 +83,7 @@ class _Linear(BeliefBase):
         if factor.shape[1] > factor.shape[0]:
             factor = linalg.square_factor(factor)
         new = linalg.condition(self.mean, factor, stats.gram * precision, stats.xy * precision)
+        linalg.check_digits(new.lower)
         log_noise = stats.n * (LOG_2PI + 2 * np.log(self.noise)) + stats.yy * precision
         log_evidence = float(new.log_integral() - 0.5 * log_noise)
         return Conditioned(log_evidence, LinearBelief.of(new.mean, new.factor, self.noise))

@@ -231,6 +231,7 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
             total = self.total.value()
             m, h = total[: p * p].reshape(p, p), total[p * p : -1]
             known = linalg.condition(self.meta_mean, self.factors.meta, m, h)
+            linalg.check_digits(known.lower)
             put(self, "_known_mu", known)
         return known
 
@@ -273,6 +274,8 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
         step = half.dot(scaled[:-1, -1])
         keep = half.T.dot(half)
         c = -linalg.log_det(lower)
+        if c < linalg.LOG_DET_AT_RISK:
+            linalg.check_digits(lower)
         own = step.dot(half)
         if c < HALF_BIT:
             m = linalg.as_matrix(1.0, dim) - keep  # Σ_0⁻¹ (I - Q)
@@ -289,6 +292,7 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
         precision = self.factors.precision
         gram, xy = moments[:-1, :-1] * precision, moments[:-1, -1] * precision
         half, lower = linalg.whiten(spread, gram)
+        linalg.check_digits(lower)
         seen = half.T.dot(half.dot(gram))  # I - Q
         own = half.T.dot(half.dot(xy))
         keep = linalg.as_matrix(1.0, len(gram)) - seen
@@ -352,7 +356,9 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
         gram, xy = moments[:, :-1, :-1] * precision, moments[:, :-1, -1] * precision
         factor = self.task_factor
         inner = np.matmul(factor.T, np.matmul(gram, factor)) + np.eye(dim)
-        return LinearDigests(rows, self, gram, xy, inner, linalg.lower_factors(inner))
+        lower = linalg.lower_factors(inner)
+        linalg.check_all_digits(lower)
+        return LinearDigests(rows, self, gram, xy, inner, lower)
 
     def posterior_many(self, digests: LinearDigests) -> LinearPosteriors:
         gram, xy, inner, lower = digests[2:]

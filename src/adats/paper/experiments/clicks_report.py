@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from adats.paper.experiments.claims import Claim
+from adats.paper.experiments.claims import Claim, judge
 from adats.paper.experiments.clicks_claims import (
     AGENTS,
     GRID,
@@ -48,12 +48,10 @@ def report_parts(about: str, claims: Sequence[Claim], outcomes: Sequence[Outcome
 
 def _counted(claims: Sequence[Claim], outcomes: Sequence[Outcome]) -> str:
     rows = []
-    for claim in claims:
-        measures = list(claim.measures(outcomes))
-        said = [measure.judgement for measure in measures]
-        counts = [str(said.count(word)) for word in ("holds", "undecided", "does not hold")]
-        worst = max(measures, key=_beyond)
-        rows.append((claim.text, *counts, f"{worst.figure} ({worst.where})"))
+    for judged in judge(claims, outcomes):
+        counts = [str(judged.each.count(word)) for word in ("holds", "undecided", "does not hold")]
+        worst = max(judged.measures, key=_beyond)
+        rows.append((judged.claim.text, *counts, f"{worst.figure} ({worst.where})"))
     return table(("claim", "holds", "undecided", "does not hold", "worst"), rows)
 
 

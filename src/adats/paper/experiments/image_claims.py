@@ -92,11 +92,19 @@ def _resembles(outcomes: Sequence[Outcome]) -> Iterator[Measure]:
             share = o.right["ada-ts"][:, 1]
             value, se = float(share.mean()), standard_error(share)
             figure = f"{100 * value:.0f} ± {100 * se:.0f} %"
-            yield Measure(o.panel.label, "positive pictures", figure, value, se, low=0.5)
-            value = o.alike / o.classes
-            se = sqrt(value * (1 - value) / o.classes)
-            figure = f"{o.alike} of {o.classes}"
-            yield Measure(o.panel.label, "classes resembled", figure, value, se, low=0.5)
+            freedom = share.size - 1
+            yield Measure(
+                o.panel.label, "positive pictures", figure, value, se, low=0.5, freedom=freedom
+            )
+            yield _resembled(o)
+
+
+def _resembled(o: MeanOverClasses) -> Measure:
+    """Of few classes, so the standard error counts one more of either kind (Agresti and Coull)."""
+    value, near = o.alike / o.classes, (o.alike + 1) / (o.classes + 2)
+    se = sqrt(near * (1 - near) / (o.classes + 2))
+    what, figure, freedom = "classes resembled", f"{o.alike} of {o.classes}", max(o.classes - 1, 1)
+    return Measure(o.panel.label, what, figure, value, se, low=0.5, freedom=freedom)
 
 
 def _under(readings: Mapping[str, str], measures: Measures) -> Measures:

@@ -165,6 +165,10 @@ class ImageExperiment(Experiment):
 
     setting: ImageSetting
 
+    def called(self, data_name: str) -> "ImageExperiment":
+        setting = self.setting._replace(title=data_name)
+        return replace(self, setting=setting, title=_title(setting))
+
     def steps(self, runs: int) -> int:  # noqa: ARG002
         """Progress counts classes."""
         return self.setting.classes
@@ -219,10 +223,14 @@ def _records(outcomes: Sequence[Outcome]) -> records.Columns:
     return {**records.records(outcomes), "picture": pulled, "label": labels}
 
 
+def _title(setting: ImageSetting) -> str:
+    return f"Online classification: {setting.title}"
+
+
 def _experiment(name: str, setting: ImageSetting, *, takes_files: bool) -> ImageExperiment:
     return ImageExperiment(
         name=name,
-        title=f"Online classification: {setting.title}",
+        title=_title(setting),
         claims=CLAIMS,
         runs=20,
         needs_numba=True,

@@ -6,26 +6,31 @@ are paired, and every standard error here is of the paired difference or ratio.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import inf, isfinite, isinf
 from typing import Literal
 
 import numpy as np
+from scipy.special import stdtr
 
 from adats.models.core.types import FloatArray, IntArray
 from adats.paper.experiments.panels import Outcome
 from adats.simulation.learners import label_of
 
-Verdict = Literal["holds", "partly", "does not hold"]  # of a claim
-Judgement = Literal["holds", "undecided", "does not hold"]  # of one of its measures
+Verdict = Literal["holds", "does not hold", "undecided"]  # of a measure, and of a claim
+LEVEL = 0.05  # the chance, at most, that any verdict of a report is wrong
 MAJOR = 1.5  # a ratio of regrets that counts as a major difference
 CLOSE = 1.25  # one that counts as none where σ_0 is to be learned
+STEADY = 0.1  # a change over all tasks, as a share of a task's regret, that counts as none
 TAIL = 0.99
 RESAMPLES = 400
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A measured value, its standard error, and the range in which the claim holds."""
+    """A measured value, its standard error, and the range in which the claim holds.
+
+    `freedom` is that of Student's t: the runs less one.
+    """
 
     where: str
     what: str
@@ -34,25 +39,31 @@ class Measure:
     se: float
     low: float = -inf
     high: float = inf
+    freedom: float = inf
 
-    @property
-    def judgement(self) -> Judgement:
-        """In the range it holds; more than two standard errors from the range it does not."""
-        if self.low <= self.value <= self.high:
+    def p_outside(self) -> float:
+        """How likely a value so far inside the range would be, were the true one outside."""
+        return max(self._p(self.value, self.low), self._p(self.high, self.value))
+
+    def p_inside(self) -> float:
+        """How likely a value so far outside the range would be, were the true one inside."""
+        sides = 1 + (isfinite(self.low) and isfinite(self.high))
+        return min(1.0, sides * min(self._p(self.low, self.value), self._p(self.value, self.high)))
+
+    def _p(self, above: float, below: float) -> float:
+        """That one is so far above the other by chance."""
+        if self.se == 0 or isinf(above) or isinf(below):
+            return 0.0 if above >= below else 1.0
+        return float(stdtr(self.freedom, (below - above) / self.se))
+
+    def verdict(self, level: float, among: int = 1) -> Verdict:
+        """By a test at this level; of `among` measures none may fail by chance."""
+        if self.p_outside() <= level:
             return "holds"
-        outside = max(self.low - self.value, self.value - self.high)
-        return "undecided" if outside <= 2 * self.se else "does not hold"
+        return "does not hold" if self.p_inside() <= level / among else "undecided"
 
 
 Measures = Callable[[Sequence[Outcome]], Iterator[Measure]]
-
-
-def overall(measures: Sequence[Measure]) -> Verdict:
-    """A claim holds, or does not, where all its measures say so."""
-    judgements = {measure.judgement for measure in measures}
-    if judgements == {"holds"}:
-        return "holds"
-    return "does not hold" if judgements == {"does not hold"} else "partly"
 
 
 def standard_error(values: FloatArray) -> float:
@@ -97,21 +108,19 @@ def slope(per_task: FloatArray) -> FloatArray:
 
 
 def lower(agent: str, than: str) -> Measures:
-    """The regret of one agent is lower than another's, by z >= 2."""
+    """The regret of one agent is lower than another's."""
     return lambda outcomes: (_lower(o, agent, than) for o in outcomes)
 
 
 def lowest(agent: str) -> Measures:
-    """The regret of one agent is lower than that of the best other, by z >= 2."""
-
-    def best_other(o: Outcome) -> str:
-        return min((name for name in o.panel.agents if name != agent), key=o.result.mean)
-
-    return lambda outcomes: (_lower(o, agent, best_other(o)) for o in outcomes)
+    """The regret of one agent is lower than that of every other."""
+    return lambda outcomes: (
+        _lower(o, agent, other) for o in outcomes for other in o.panel.agents if other != agent
+    )
 
 
 def beside(o: Outcome, other: Outcome, agent: str, than: str) -> Measure:
-    """The regret of an agent is lower than in another outcome of the same runs, by z >= 2.
+    """The regret of an agent is lower than in another outcome of the same runs.
 
     `than` is what the agent there is called.
     """
@@ -126,8 +135,24 @@ def _lower(o: Outcome, agent: str, than: str) -> Measure:
 
 def _below(o: Outcome, what: str, totals: FloatArray, others: FloatArray) -> Measure:
     share, se = ratio(totals, others)
-    z = z_score(others - totals)
-    return Measure(o.panel.label, what, f"{_percent(1 - share, se)}, z = {z:.1f}", z, 1.0, low=2.0)
+    return difference(o, what, _percent(1 - share, se), others - totals)
+
+
+def difference(o: Outcome, what: str, figure: str, values: FloatArray) -> Measure:
+    """The mean of what the runs have is above 0."""
+    z = z_score(values)
+    return Measure(
+        o.panel.label, what, f"{figure}, z = {z:+.1f}", z, 1.0, low=0.0, freedom=values.size - 1
+    )
+
+
+def quotient(
+    o: Outcome, what: str, a: FloatArray, b: FloatArray, *, low: float = -inf, high: float = inf
+) -> Measure:
+    """The ratio of two means over the runs is from `low` to `high`."""
+    value, se = ratio(a, b)
+    figure = f"{value:.3f} ± {se:.3f}"
+    return Measure(o.panel.label, what, figure, value, se, low, high, freedom=a.size - 1)
 
 
 def less_by(agent: str, than: str, *, low: float, high: float, **settings: object) -> Measures:
@@ -137,8 +162,8 @@ def less_by(agent: str, than: str, *, low: float, high: float, **settings: objec
         what = f"{label_of(agent)} below {label_of(than)}"
         for o in _picked(outcomes, settings):
             share, se = ratio(o.total(agent), o.total(than))
-            place = f"{o.panel.title}; {o.panel.note}"
-            yield Measure(place, what, _percent(1 - share, se), 1 - share, se, low, high)
+            figure, freedom = _percent(1 - share, se), o.result.runs - 1
+            yield Measure(o.panel.label, what, figure, 1 - share, se, low, high, freedom)
 
     return measure
 
@@ -162,10 +187,9 @@ def _times(
     def measure(outcomes: Sequence[Outcome]) -> Iterator[Measure]:
         for o in _picked(outcomes, settings):
             since = o.panel.tasks // 2 if late else 0
-            value, se = ratio(o.total(agent, since), o.total(of, since))
             what = f"{label_of(agent)} / {label_of(of)}"
             what += f", tasks {since + 1} to {o.panel.tasks}" if late else ""
-            yield Measure(o.panel.label, what, f"{value:.2f} ± {se:.2f}", value, se, low, high)
+            yield quotient(o, what, o.total(agent, since), o.total(of, since), low=low, high=high)
 
     return measure
 
@@ -177,23 +201,23 @@ def widened(agent: str, *, before: float, after: float) -> Measures:
         for one in _picked(outcomes, {"meta_scale": before}):
             for two in _picked(outcomes, {**one.result.problem, "meta_scale": after}):
                 if two.panel.explore_first == one.panel.explore_first:
-                    value, se = ratio(two.total(agent), one.total(agent))
                     what = f"{label_of(agent)} / the same at σ_q = {before:g}"
-                    figure = f"{value:.2f} ± {se:.2f}"
-                    yield Measure(two.panel.label, what, figure, value, se, low=MAJOR)
+                    yield quotient(two, what, two.total(agent), one.total(agent), low=MAJOR)
 
     return measure
 
 
 def steady(*agents: str) -> Measures:
-    """A task's regret does not change with its number: the slope has |z| <= 3."""
+    """A task's regret does not change with its number, by more than `STEADY` over all tasks."""
 
     def measure(outcomes: Sequence[Outcome]) -> Iterator[Measure]:
         for o in outcomes:
             for agent in agents:
-                z = z_score(slope(o.result.regret[o.result.agents.index(agent)]))
-                what = f"slope of {label_of(agent)} over tasks"
-                yield Measure(o.panel.label, what, f"z = {z:+.1f}", z, 1.0, -3.0, 3.0)
+                regret = o.result.regret[o.result.agents.index(agent)]
+                change, se = ratio(slope(regret) * (o.panel.tasks - 1), regret.mean(axis=1))
+                what, freedom = f"{label_of(agent)}, first task to last", o.result.runs - 1
+                figure = _percent(-change, se)
+                yield Measure(o.panel.label, what, figure, change, se, -STEADY, STEADY, freedom)
 
     return measure
 

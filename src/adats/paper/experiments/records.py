@@ -1,7 +1,6 @@
-"""What came out of experiments as flat columns, and as Parquet."""
+"""What came out of experiments as flat columns."""
 
-from collections.abc import Mapping, Sequence
-from io import BytesIO
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -34,15 +33,3 @@ def _joined(outcomes: Sequence[Outcome], parts: Sequence[Columns]) -> Columns:
     sizes = [len(part["task"]) for part in parts]
     panel = np.repeat([o.panel.label for o in outcomes], sizes)
     return {"panel": panel} | {key: np.concatenate([p[key] for p in parts]) for key in parts[0]}
-
-
-def parquet_bytes(columns: Mapping[str, NDArray[Any]]) -> bytes:
-    """Columns as the bytes of a Parquet file; raises `ValueError` where pyarrow is missing."""
-    try:
-        import pyarrow as pa
-        from pyarrow import parquet
-    except ImportError:
-        raise ValueError("Parquet needs pyarrow: pip install 'adats[sim]'") from None
-    file = BytesIO()
-    parquet.write_table(pa.table(columns), file)
-    return file.getvalue()

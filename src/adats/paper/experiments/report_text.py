@@ -1,24 +1,28 @@
 """What the reports of all experiments share, as Markdown."""
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
+from typing import Any, NamedTuple
 
-from adats.paper.experiments.claims import Claim
-from adats.paper.experiments.measures import overall
+from adats.paper.experiments.claims import Judged
+from adats.paper.experiments.measures import Measure
 from adats.paper.experiments.panels import Outcome
 from adats.simulation.learners import label_of
 
-TIMING = "## Timing"  # heads the only part that differs between two runs of one seed
+TIMING = "## Made with"  # heads the only part that differs between two runs of one seed
 
 RULE = (
-    "How claims are judged: a measure *holds* if its value lies in the range that the rule names, "
-    "is *undecided* if it misses the range by at most two standard errors, and *does not hold* "
-    "otherwise. A claim holds, or does not hold, if all its measures say so, and holds *partly* "
-    "otherwise. The ranges are ours where the paper gives no numbers. Agents meet the same "
+    "How claims are judged: a measure *holds* if a one-sided t-test rejects that its true value is "
+    "outside the range that the rule names, *does not hold* if one rejects that it is inside, and "
+    "is *undecided* otherwise: more runs would tell. A claim holds if all its measures do, and "
+    "does not hold if one of them does not. The level is 5 % over all claims of a report: each is "
+    "tested at 5 % over their number, and to fail a measure at that over the number of measures "
+    "of its claim. The ranges are ours where the paper gives no numbers. Agents meet the same "
     "instances, so differences and ratios are of paired runs. After ± stands one standard error."
 )
 
 
+Record = Mapping[str, Any]  # command, seed, runs, workers, engine, seconds and versions
 Cell = Callable[[Outcome, str], str]  # what a table says of an agent
 
 
@@ -35,13 +39,11 @@ class ReportParts(NamedTuple):
 def report(
     title: str,
     parts: ReportParts,
-    claims: Sequence[Claim],
+    judged: Sequence[Judged],
     files: Sequence[str],
-    *,
-    workers: int,
-    engine: str,
+    record: Record,
 ) -> str:
-    """Settings, tables, claims and timing of one experiment."""
+    """Settings, tables, claims, and what it was made with, of one experiment."""
     return _paragraphs(
         f"# {title}",
         *parts.introduction,
@@ -49,12 +51,35 @@ def report(
         *parts.tables,
         "## Claims",
         RULE,
-        verdicts(claims, parts.judged),
-        *_measured(claims, parts.judged),
+        verdicts(judged),
+        *_measured(judged),
         TIMING,
         *parts.costs,
-        _timing(parts.timed, workers=workers, engine=engine),
+        _made(record),
+        _timing(parts.timed),
     )
+
+
+def report_data(name: str, title: str, judged: Sequence[Judged], record: Record) -> dict[str, Any]:
+    """The same as plain JSON values: the claims, what was measured, and what it was made with."""
+
+    def number(value: float) -> float | None:
+        return value if isfinite(value) else None
+
+    def measured(measure: Measure, verdict: str) -> dict[str, Any]:
+        numbers = {key: number(getattr(measure, key)) for key in ("value", "se", "low", "high")}
+        return {"where": measure.where, "what": measure.what, **numbers, "verdict": verdict}
+
+    claims = [
+        {
+            "claim": found.claim.text,
+            "rule": found.claim.rule,
+            "verdict": found.verdict,
+            "measures": [measured(*pair) for pair in zip(found.measures, found.each, strict=True)],
+        }
+        for found in judged
+    ]
+    return {"experiment": name, "title": title, "made": record, "claims": claims}
 
 
 def overview(experiments: Sequence[tuple[str, str, str]]) -> str:
@@ -69,10 +94,9 @@ def _paragraphs(*parts: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def verdicts(claims: Sequence[Claim], outcomes: Sequence[Outcome]) -> str:
+def verdicts(judged: Sequence[Judged]) -> str:
     """The verdict on each claim."""
-    rows = [(claim.text, f"**{overall(list(claim.measures(outcomes)))}**") for claim in claims]
-    return table(("claim", "verdict"), rows)
+    return table(("claim", "verdict"), [(j.claim.text, f"**{j.verdict}**") for j in judged])
 
 
 def total_regrets(outcomes: Sequence[Outcome]) -> str:
@@ -90,31 +114,35 @@ def by_panel(outcomes: Sequence[Outcome], agents: Sequence[str], cell: Cell) -> 
     return table(("panel", *(label_of(agent) for agent in agents)), rows)
 
 
-def _measured(claims: Sequence[Claim], outcomes: Sequence[Outcome]) -> list[str]:
+def _measured(judged: Sequence[Judged]) -> list[str]:
     parts = []
-    for i, claim in enumerate(claims, 1):
-        measures = list(claim.measures(outcomes))
-        rows = [(m.where, m.what, m.figure, m.judgement) for m in measures]
+    for i, found in enumerate(judged, 1):
+        pairs = zip(found.measures, found.each, strict=True)
+        rows = [(m.where, m.what, m.figure, verdict) for m, verdict in pairs]
         parts += [
-            f"### {i}. {claim.text}",
-            f"**{overall(measures)}**. Rule: {claim.rule}.",
-            table(("panel", "what", "measured", "judgement"), rows),
+            f"### {i}. {found.claim.text}",
+            f"**{found.verdict}**. Rule: {found.claim.rule}.",
+            table(("panel", "what", "measured", "verdict"), rows),
         ]
     return parts
 
 
-def _timing(outcomes: Sequence[Outcome], *, workers: int, engine: str) -> str:
+def _made(record: Record) -> str:
+    """Versions, command, seed and wall time."""
+    rows = [
+        (key, str(value)) for key, value in record.items() if key not in ("versions", "seconds")
+    ]
+    rows = [("wall time", f"{record['seconds']:.1f} s"), *rows, *record["versions"].items()]
+    return table(("made with", ""), [(key, f"`{value}`") for key, value in rows])
+
+
+def _timing(outcomes: Sequence[Outcome]) -> str:
     rows = []
     for o in outcomes:
         agents = o.result.summary()["agents"].items()
         each = ", ".join(f"{label_of(name)} {a['ns_per_decision']:.0f}" for name, a in agents)
         rows.append((o.panel.label, f"{o.result.seconds:.2f}", each))
-    total = sum(o.result.seconds for o in outcomes)
-    text = (
-        f"{total:.1f} seconds in all, {workers} worker{'s' if workers > 1 else ''}, engine "
-        f"{engine}."
-    )
-    return text + "\n\n" + table(("panel", "seconds", "ns per decision"), rows)
+    return table(("simulation", "seconds", "ns per decision"), rows)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

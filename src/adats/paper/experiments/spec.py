@@ -1,18 +1,20 @@
 """What an experiment is: what to run, how to judge it, and how to show it."""
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from adats import plots
 from adats.paper.experiments import figures, records, report_text
-from adats.paper.experiments.claims import Claim
+from adats.paper.experiments.claims import Claim, judge
 from adats.paper.experiments.panels import Options, Outcome, Panel, run_panel
-from adats.paper.experiments.report_text import ReportParts
+from adats.paper.experiments.report_text import Record, ReportParts
 from adats.simulation.problems import Problem
+from adats.simulation.provenance import parquet_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -72,36 +74,45 @@ class Experiment(ABC):
     def report_parts(self, outcomes: Sequence[Outcome]) -> ReportParts:
         """What the report has that other reports do not have."""
 
+    def small(self) -> "Experiment":
+        """For a first look: its small version, or fewer runs."""
+        few = replace(self, runs=max(10, self.runs // 10), title=f"{self.title}; a quick look")
+        return self.quick or few
+
+    def called(self, data_name: str) -> "Experiment":  # noqa: ARG002
+        """The same where the data have this name."""
+        return self
+
     def file_names(self) -> tuple[str, ...]:
         """All that is written but the report."""
-        drawn = [f"{name}.{kind}" for name in self.figures() for kind in ("png", "svg")]
-        return *drawn, *(f"{name}.parquet" for name in self.tables())
+        drawn = [f"{name}.{kind}" for name in self.figures() for kind in plots.KINDS]
+        return *drawn, *(f"{name}.parquet" for name in self.tables()), "report.json"
 
-    def files(self, outcomes: Sequence[Outcome]) -> dict[str, bytes]:
-        """The contents of `file_names`."""
-        found = {}
-        for name, draw in self.figures().items():
-            figure = draw(outcomes)
-            found[f"{name}.png"] = plots.rendered(figure, "png")
-            found[f"{name}.svg"] = plots.rendered(figure, "svg")
-        for name, fill in self.tables().items():
-            found[f"{name}.parquet"] = records.parquet_bytes(fill(outcomes))
-        return found
+    def drawn(self, outcomes: Sequence[Outcome]) -> dict[str, bytes]:
+        """All figures as files."""
+        drawn = {name: draw(outcomes) for name, draw in self.figures().items()}
+        return {
+            f"{name}.{kind}": plots.rendered(figure, kind)
+            for name, figure in drawn.items()
+            for kind in plots.KINDS
+        }
+
+    def written(self, outcomes: Sequence[Outcome], record: Record) -> dict[str, bytes]:
+        """All that is not drawn, as files: tables, and the report in two forms."""
+        parts = self.report_parts(outcomes)
+        judged = judge(self.claims, parts.judged)
+        report = report_text.report(self.title, parts, judged, self.file_names(), record)
+        data = report_text.report_data(self.name, self.title, judged, record)
+        tables = {
+            f"{name}.parquet": parquet_bytes(fill(outcomes), record)
+            for name, fill in self.tables().items()
+        }
+        text = json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+        return {**tables, "report.json": text.encode(), "report.md": report.encode()}
 
     def verdicts(self, outcomes: Sequence[Outcome]) -> str:
         """The verdicts on all claims, as a table in Markdown."""
-        return report_text.verdicts(self.claims, self.report_parts(outcomes).judged)
-
-    def report(self, outcomes: Sequence[Outcome], *, workers: int, engine: str) -> str:
-        """Settings, tables, claims and timing as Markdown."""
-        return report_text.report(
-            self.title,
-            self.report_parts(outcomes),
-            self.claims,
-            self.file_names(),
-            workers=workers,
-            engine=engine,
-        )
+        return report_text.verdicts(judge(self.claims, self.report_parts(outcomes).judged))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,8 @@
 """What the loops of index policies share: levels, and the arm with the highest index.
 
-Of a policy (`Policy`), `levels` has, for every round, the level of Bayes-UCB, and is not read for
-the others; `counted` has for every arm the rounds of later tasks that it counts. Rewards come
-`delay` rounds late; pending pulls shrink the variances at once.
+Of a policy (`Policy`), `levels` has, for every round, the level of Bayes-UCB or the width of the
+far-sighted index, and is not read for the others; `counted` has for every arm the rounds of later
+tasks that it counts. Rewards come `delay` rounds late; pending pulls shrink the variances at once.
 """
 
 import math
@@ -18,14 +18,14 @@ _far_sighted_level = inlined(far_sighted_level)
 
 @compiled
 def level_of(number: int, level: float, v: float, horizon: int, counted: float) -> float:
-    """z of one arm, whose index is mean + z·scale; `level` is that of Bayes-UCB."""
+    """z of one arm, whose index is mean + z·scale; `level` is the policy's for this round."""
     z = 0.0
     if number == UCB:
         z = level
     elif number == INDEX:
         z = _finite_horizon_level(v, horizon)
     elif number == FAR:
-        z = _far_sighted_level(v, horizon + counted)
+        z = _far_sighted_level(v, horizon + counted, level)
     return z
 
 

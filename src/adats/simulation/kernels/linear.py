@@ -6,6 +6,7 @@ import numba
 import numpy as np
 
 from adats.models import LinearBelief, LinearStats
+from adats.models.core.linalg import ALLOWED
 from adats.models.core.types import FloatArray, Rng
 from adats.simulation.kernels.common import Policy, World, compiled, fresh
 from adats.simulation.kernels.indices import index_arm
@@ -270,4 +271,8 @@ def play(problem: object, task: LoopInput) -> LinearStats | None:  # noqa: ARG00
         n, moments = linear_index_task(task.policy.fields(), prior, features, task.world())
     else:
         return None
-    return LinearStats(n, moments)
+    stats = LinearStats(n, moments)
+    size = (prior[1] ** 2).sum() * (moments.trace() - moments[-1, -1]) / prior[2] ** 2
+    if size > ALLOWED:  # too much for double precision? then it raises
+        task.prior.condition(stats)
+    return stats

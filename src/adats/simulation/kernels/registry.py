@@ -20,7 +20,7 @@ class CompiledPolicy(NamedTuple):
     """A policy in one task, as the compiled loops take it."""
 
     number: int  # its place in `NUMBERED`
-    levels: FloatArray  # of Bayes-UCB, one a round
+    levels: FloatArray  # one a round: of Bayes-UCB, or the width of the far-sighted index
     counted: FloatArray  # rounds of later tasks that each arm counts
     delay: int = 0  # rounds until a reward is known
 
