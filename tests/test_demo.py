@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from adats import demo
+from adats.simulation.kernels import registry
+from command import call
 
 
 def test_the_counts_are_those_of_the_experiment():
@@ -52,3 +54,21 @@ def test_the_picture(story, tmp_path):
     path = demo.draw(story, tmp_path / "out")
     assert path.read_bytes().startswith(b"\x89PNG")
     assert (path.parent / "demo.svg").read_text().startswith("<?xml")
+
+
+def test_without_numba_there_are_few_repetitions_and_it_says_so(monkeypatch, tmp_path, capsys):
+    """The stories themselves are told by a stand-in: two of them take most of a minute."""
+    asked = []
+    told = demo.tell_story(repetitions=2, seed=5)
+
+    def tell(*, repetitions, seed, progress):  # noqa: ARG001
+        asked.append(repetitions)
+        progress(repetitions * len(demo.PLAYERS))
+        return told
+
+    monkeypatch.setattr(registry, "has_numba", lambda: False)
+    monkeypatch.setattr(demo, "tell_story", tell)
+    assert call(monkeypatch, "demo", "--out", tmp_path) == 0
+    assert asked == [2]
+    assert "2 repetitions in place of 200" in " ".join(capsys.readouterr().err.split())
+    assert (tmp_path / "demo.png").exists()

@@ -17,7 +17,7 @@ from adats.agents import (
     load,
 )
 from adats.agents.oracles import BestArm, BestRow, Matching, ShortestPath, SpanningTree, Top
-from adats.learning.fitting import fit
+from adats.learning.analysis import Analysis, analyse, fit
 from adats.models import (
     ArmStats,
     BeliefMixture,
@@ -51,6 +51,7 @@ _keep_old_names()
 __all__ = [
     "TS",
     "AdaTS",
+    "Analysis",
     "ArmStats",
     "BayesUCB",
     "BeliefMixture",
@@ -91,6 +92,7 @@ __all__ = [
     "Thompson",
     "Top",
     "UnknownTask",
+    "analyse",
     "decide",
     "default_prior",
     "fit",

@@ -374,12 +374,14 @@ def test_pending_sets_of_arms():
 def test_a_decision_told_twice_leaves_no_negative_pulls():
     agent = AdaTS(gaussian(), seed=1, policy="ucb")
     decision = agent.ask("a")
-    for _ in range(2):
+    agent.tell(decision, reward=0.0)
+    with pytest.warns(UserWarning, match="has had its reward already"):
         agent.tell(decision, reward=0.0)
     assert not agent.state().tasks["a"].pending.any()
     rows = AdaTS(linear(), seed=1, features=ROWS, policy="ucb")
     decision = rows.ask("a")
-    for _ in range(2):
+    rows.tell(decision, reward=0.0)
+    with pytest.warns(UserWarning, match="has had its reward already"):
         rows.tell(decision, reward=0.0)
     assert 0 <= rows.ask("a").action < 4
 

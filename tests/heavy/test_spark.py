@@ -154,3 +154,74 @@ def test_an_empty_table_on_spark_has_no_decisions(session):
     table = session.createDataFrame([], "task string")
     found = adats.decide(table, AGENTS["gaussian"], seed=1)
     assert (found.columns, found.count()) == (["task", "action"], 0)
+
+
+@pytest.fixture(scope="module")
+def shapes(tmp_path_factory):
+    """The same log in several shapes: rows, sums, means and a wide table; with times as text."""
+    import pandas as pd
+
+    rng = np.random.default_rng(2)
+    size = 4000
+    frame = pd.DataFrame(
+        {
+            "task": rng.integers(50, size=size),
+            "arm": np.array(["a", "b"])[rng.integers(2, size=size)],
+            "reward": rng.standard_normal(size),
+            "propensity": rng.choice([0.25, 0.5], size),
+            "time": [
+                f"2026-02-01T{i // 3600:02d}:{i // 60 % 60:02d}:{i % 60:02d}" for i in range(size)
+            ],
+            "age": 0.0,
+        }
+    )
+    frame["age"] = 20.0 + frame.task
+    cells = frame.groupby(["task", "arm"]).reward.agg(["count", "mean", "var"]).reset_index()
+    wide = cells.pivot(index="task", columns="arm", values=["count", "mean", "var"])
+    wide.columns = [f"{name}_{arm}" for name, arm in wide.columns]
+    folder = tmp_path_factory.mktemp("shapes")
+    for name, part in {"rows": frame, "cells": cells, "wide": wide.reset_index()}.items():
+        part.to_parquet(folder / f"{name}.parquet")
+    return folder
+
+
+SHAPES = {
+    "rows": {"task_features": ["age"]},
+    "cells": {"pulls": "count", "reward": "mean", "squares": "var"},
+    "wide": {"pulls": "count_{arm}", "reward": "mean_{arm}", "squares": "var_{arm}"},
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_shapes_of_logs(spark, shapes, name):
+    path = shapes / f"{name}.parquet"
+    ours = statistics(path, model="gaussian", **SHAPES[name]).table
+    theirs = statistics(spark.read_parquet(path), model="gaussian", **SHAPES[name]).table
+    assert (ours.tasks, ours.arms) == (theirs.tasks, theirs.arms)
+    np.testing.assert_allclose(theirs.table, ours.table, rtol=1e-9, atol=1e-9)
+    rows_table = statistics(shapes / "rows.parquet", model="gaussian").table
+    np.testing.assert_allclose(ours.table, rows_table.table, rtol=1e-9, atol=1e-9)
+
+
+def test_looks_at_how_a_log_was_allocated(spark, shapes):
+    from adats.learning.log_checks import duplicated
+    from adats.learning.logs import first_halves, weighted_cells
+
+    path = shapes / "rows.parquet"
+    table = statistics(path, model="gaussian").table
+    options = {"model": "gaussian", "tasks": table.tasks, "arms": table.arms}
+    for look in (first_halves, weighted_cells):
+        ours, theirs = look(path, **options), look(spark.read_parquet(path), **options)
+        for one, other in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-9)
+    options = {"model": "gaussian", "tasks": table.tasks}
+    twice = spark.read_parquet(path).union(spark.read_parquet(path))
+    assert duplicated(spark.read_parquet(path), **options) == ()
+    assert "is the log duplicated?" in duplicated(twice, **options)[0]
+
+
+def test_dates_that_cannot_be_read(spark, shapes):
+    table = spark.read_parquet(shapes / "rows.parquet")
+    bad = table.mutate(time=table.time.substr(0, 0) + "13/02/2026")
+    with pytest.raises(ValueError, match=r"'time' must be a time such as .* 4,000 of 4,000 rows"):
+        statistics(bad, model="gaussian")

@@ -7,9 +7,8 @@ import pytest
 from scipy import stats
 from scipy.special import kolmogorov
 
+from adats.learning.calibration import ROWS, TASKS, Calibration, calibrate
 from adats.learning.fitting import ArmTable, Fitted, LinearTable, estimate
-from adats.learning.fitting.calibration import ROWS, TASKS, Calibration, calibrate, transforms
-from adats.learning.fitting.unlike import others
 from adats.models import (
     BetaArms,
     BinaryStats,
@@ -24,6 +23,18 @@ from adats.models import (
     PoissonArms,
 )
 from adats.models.core.stats import ArmStats
+
+
+def ranked(prior, actions, rewards, rng):
+    """Points of the steps into which rewards fall."""
+    low, high = prior.ranks(actions, rewards)
+    return low + rng.random(rewards.size) * (high - low)
+
+
+def others(meta, stats):
+    """The prior of a task without what the task itself said."""
+    return meta.absorb(-meta.digest(stats).message).task_prior()
+
 
 ARMS = 3
 
@@ -59,7 +70,7 @@ def played(kind, theta, rounds, rng, *, greedy=0.0):
 
 def known(meta):
     """A fit by hand: only its meta-belief is used here."""
-    return Fitted(meta, *(np.zeros(0),) * 3, 1.0, 0.0, np.zeros(0), None, (), ())
+    return Fitted(meta, *(np.zeros(0),) * 3, 1.0, 0.0, np.zeros(0), None, (), (), *(None,) * 3)
 
 
 # exact
@@ -69,7 +80,7 @@ def test_gaussian_transforms_are_those_of_beliefs_conditioned_in_turn():
     rng = np.random.default_rng(0)
     prior = GaussianArms([0.0, 1.0, -1.0], [1.0, 0.5, 0.0], [1.0, 2.0, 0.5])
     actions, rewards = rng.integers(ARMS, size=12), rng.standard_normal(12)
-    found = transforms(prior, actions, rewards, rng)
+    found = ranked(prior, actions, rewards, rng)
     belief = prior
     for u, arm, y in zip(found, actions.tolist(), rewards, strict=True):
         spread = np.hypot(belief.scale[arm], belief.noise[arm])
@@ -82,7 +93,7 @@ def test_linear_transforms_are_those_of_beliefs_conditioned_in_turn():
     half = rng.standard_normal((3, 2))
     prior = LinearBelief([1.0, 0.0, -1.0], half @ half.T, 0.7)  # singular
     x, rewards = rng.standard_normal((8, 3)), rng.standard_normal(8)
-    found = transforms(prior, x, rewards, rng)
+    found = ranked(prior, x, rewards, rng)
     belief = prior
     for u, a, y in zip(found, x, rewards, strict=True):
         spread = np.sqrt(a @ belief.cov @ a + 0.7**2)
@@ -97,7 +108,7 @@ def test_transforms_of_steps_are_those_of_mixtures_conditioned_in_turn(family):
     prior = MixtureArms(rng.dirichlet(np.ones(4), ARMS).T, stack)
     actions = rng.integers(ARMS, size=15)
     rewards = rng.integers(2 if family is BetaArms else 5, size=15).astype(float)
-    found = transforms(prior, actions, rewards, Half())
+    found = ranked(prior, actions, rewards, Half())
     belief = prior
     for u, arm, y in zip(found, actions.tolist(), rewards, strict=True):
         a, b = (p[:, arm] for p in belief.components.parameters())
@@ -204,7 +215,7 @@ def test_on_adaptive_logs_the_aggregate_is_not_uniform_though_all_is_right():
     spread = np.sqrt(0.3**2 + 1.0 / count[once])
     aggregate = stats.norm.cdf(total[once] / count[once], 0.0, spread)
     assert Calibration(aggregate, 1500).chance < 1e-6
-    steps = np.concatenate([transforms(prior, a, y, rng) for _, a, y in rows])
+    steps = np.concatenate([ranked(prior, a, y, rng) for _, a, y in rows])
     assert Calibration(steps, 1500).chance > 0.01
 
 
@@ -278,7 +289,7 @@ def test_many_tasks_and_rows_are_thinned_out():
         (found.values[-ROWS:], last),
     ):
         prior = others(meta, table.stats(i))
-        assert values == pytest.approx(transforms(prior, actions[:ROWS], rewards[:ROWS], rng))
+        assert values == pytest.approx(ranked(prior, actions[:ROWS], rewards[:ROWS], rng))
 
 
 def test_rows_of_nothing_or_of_unknown_tasks_are_errors():

@@ -10,16 +10,20 @@ import pytest
 from scipy import stats
 
 from adats import plots
+from adats.learning.analysis import analyse
+from adats.learning.calibration import Calibration
 from adats.learning.fitting import ArmTable, LinearTable, estimate
-from adats.learning.fitting.calibration import Calibration
-from adats.learning.fitting.report import _interval, write_report
-from adats.learning.fitting.unlike import LEVEL, _tails, unlike
-from adats.learning.fitting.verdict import verdict
-from adats.learning.fitting.words import report
-from adats.learning.fitting.worth import Worth, worth
+from adats.learning.fitting.fitted import RewardFigures
+from adats.learning.outliers import LEVEL, _tails, outliers
+from adats.learning.report import write_report
+from adats.learning.report_text import report_text, sentence
+from adats.learning.task_savings import Gain, Saving
+from adats.learning.verdict import Verdict
+from adats.learning.worth import Worth, worth
 from adats.models import BetaArms, BinaryStats, CountStats, LinearMeta, PoissonArms
 from adats.models.core import files
 from adats.models.core.stats import ArmStats
+from adats.models.core.summary import interval
 from adats.plots import fit as plots_fit
 
 KINDS = {"gaussian": ArmStats, "binary": BinaryStats, "count": CountStats}
@@ -61,7 +65,9 @@ def fit(table):
 
 
 def by_hand(table, mu, mu_cov, task_cov, noise=None):
-    parts = {"mu": np.array(mu), "mu_cov": np.array(mu_cov), "task_cov": np.array(task_cov)}
+    mu, mu_cov, task_cov = np.array(mu), np.array(mu_cov), np.array(task_cov)
+    rewards = RewardFigures(mu, task_cov.diagonal(), mu_cov.diagonal())
+    parts = {"mu": mu, "mu_cov": mu_cov, "task_cov": task_cov, "rewards": rewards}
     return replace(fit(table), **parts, noise=noise)
 
 
@@ -118,7 +124,7 @@ def test_one_odd_task_is_found_and_no_other(model):
     rng = np.random.default_rng(3)
     theta = WORLDS[model](rng, 80)
     theta[17, 0] = {"gaussian": 5.0, "binary": 0.95, "count": 25.0}[model]
-    found = unlike(table := arm_table(model, theta, 8, rng), fit(table))
+    found = outliers(table := arm_table(model, theta, 8, rng), fit(table))
     assert [task.task for task in found if task.flagged] == ["t17"]
     assert found[0].task == "t17"
     assert found[0].what.startswith("arm red: ")
@@ -129,7 +135,7 @@ def test_one_odd_linear_task_is_found_and_no_other():
     rng = np.random.default_rng(4)
     theta = rng.normal([1.0, -1.0], 0.4, (80, 2))
     theta[17] = [-2.0, 2.0]
-    found = unlike(table := linear_table(theta, 8, rng), fit(table), most=3)
+    found = outliers(table := linear_table(theta, 8, rng), fit(table), most=3)
     assert [task.task for task in found if task.flagged] == ["t17"]
     assert len(found) == 3
     assert "where 2 is usual, from 8 rows" in found[0].what
@@ -144,7 +150,7 @@ def test_the_distance_of_a_linear_task_is_that_of_its_marginal():
     meta = LinearMeta([0.1, 0.2, 0.3], 0.0, task_cov=np.diag([1.0, 0.5, 0.0]), noise=0.8)
     rng = np.random.default_rng(5)
     base = fit(linear_table(rng.normal(0.0, 1.0, (12, 3)), 6, rng))
-    (found,) = unlike(table, replace(base, meta=meta))
+    (found,) = outliers(table, replace(base, meta=meta))
     pair = np.array([y[:2].mean(), y[2]])  # the two numbers that tell of theta
     rows = np.array([x[0], x[2]])
     cov = rows @ np.diag([1.0, 0.5, 0.0]) @ rows.T + np.diag([0.32, 0.64])
@@ -160,7 +166,7 @@ def test_tasks_that_are_alike_raise_few_alarms():
         rng = np.random.default_rng([6, seed])
         model = ("gaussian", "binary", "count")[seed % 3]
         table = arm_table(model, WORLDS[model](rng, 40), 4, rng)
-        alarms += any(task.flagged for task in unlike(table, fit(table)))
+        alarms += any(task.flagged for task in outliers(table, fit(table)))
     assert alarms <= stats.binom(40, LEVEL).ppf(0.999)
 
 
@@ -170,7 +176,7 @@ def test_tasks_without_rows_are_never_unlike():
     cells = table.table.copy()
     cells[2] = 0.0
     table = replace(table, table=cells)
-    last = unlike(table, fit(table), most=6)[-1]
+    last = outliers(table, fit(table), most=6)[-1]
     assert (last.task, last.chance, last.what) == ("t2", 1.0, "no rows")
 
 
@@ -183,29 +189,31 @@ def made(model, *, tasks=60, seed=9):
         table = linear_table(rng.normal([1.0, -1.0], 0.4, (tasks, 2)), 8, rng)
     else:
         table = arm_table(model, WORLDS[model](rng, tasks), 5, rng)
-    fitted = fit(table)
-    return {"table": table, "fitted": fitted, "verdict": verdict(table, fitted, seed=1)}
+    structure = "auto" if model == "linear" else "independent"
+    return analyse(table, model=model, structure=structure)
 
 
 @pytest.mark.parametrize("model", [*WORLDS, "linear"])
 def test_the_report_and_its_figures(model, tmp_path):
-    parts = made(model)
     values = np.random.default_rng(9).random(500)
-    path = write_report(
-        tmp_path / "new" / "out", **parts, calibration=Calibration(values, 7), dropped=1234
-    )
+    found = replace(made(model), calibration=Calibration(values, 7), dropped=1234)
+    path = write_report(tmp_path / "new" / "out", found)
     assert path == tmp_path / "new" / "out" / "report.md"
     text = path.read_text()
-    names = {
-        f"{name}.{kind}" for name in ("prior", "saving", "calibration") for kind in ("png", "svg")
-    }
+    shown = {"prior", "verdict", "calibration"} | (
+        {"task", "compare"} if model != "linear" else set()
+    )
+    names = {f"{name}.{kind}" for name in shown for kind in ("png", "svg")}
     assert {file.name for file in path.parent.iterdir()} == names | {"report.md"}
-    title, first, log = text.split("\n\n")[:3]
+    title, first, figure, todo = text.split("\n\n")[:4]  # the first screen
     assert title == "# Is sharing worth it?"
-    assert first == "**Share**. " + parts["verdict"].sentence.removeprefix("Share. ")
-    assert log.endswith("1,234 bad rows were dropped.")
-    assert f"model `{model}`" in log
-    for name in ("prior", "saving", "calibration"):
+    assert first.replace("**", "") == found.sentence
+    assert figure.endswith("(verdict.png)")
+    assert todo.endswith(".")
+    assert "1,234 bad rows were dropped." in text
+    assert f"model `{model}`" in text
+    assert "nats" not in text
+    for name in shown:
         assert f"({name}.png)" in text
         assert (path.parent / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         ET.parse(path.parent / f"{name}.svg")
@@ -216,81 +224,101 @@ def test_the_report_and_its_figures(model, tmp_path):
     assert "No task looks unlike the rest." in text
 
 
+def test_sentences_have_the_size_and_itsinterval():
+    saving = Saving(0.2, 0.05)
+    known = ("share", "level", 0.2, (0.118, 0.282), (), saving, saving)
+    assert sentence(Verdict(*known)) == (
+        "Share (arms have means of their own, and a level that the arms of a task share). Sharing "
+        "saves 20% (90 % interval: 12% to 28%) of the regret of the better of each task by itself "
+        "and one agent for all."
+    )
+    assert "would save 20%" in sentence(Verdict("too little data", None, *known[2:]))
+    assert "so alike that sharing saves only 20%" in sentence(
+        Verdict("one for all", None, *known[2:])
+    )
+
+
+def test_a_promise_that_held_out_tasks_deny_is_said():
+    found = made("binary")
+    good, bad = Saving(0.3, 0.01), Gain(-2.0, 0.1)
+    denied = replace(found, verdict=found.verdict._replace(over_alone=good, gain=bad))
+    assert "**They disagree:**" in report_text(denied)
+    agreed = replace(found, verdict=found.verdict._replace(over_alone=good, gain=Gain(2.0, 0.1)))
+    assert "disagree" not in report_text(agreed)
+
+
 def test_the_same_fit_gives_the_same_files(tmp_path):
-    parts = made("gaussian", tasks=20)
-    one, two = (write_report(tmp_path / name, **parts).parent for name in ("a", "b"))
+    found = made("gaussian", tasks=20)
+    one, two = (write_report(tmp_path / name, found).parent for name in ("a", "b"))
     files = sorted(file.name for file in one.iterdir())
-    assert files == ["prior.png", "prior.svg", "report.md", "saving.png", "saving.svg"]
+    assert "prior.png" in files
     for name in files:
         assert (one / name).read_bytes() == (two / name).read_bytes()
 
 
 def test_without_time_calibration_says_so():
-    text = report(**made("gaussian", tasks=20))
+    text = report_text(made("gaussian", tasks=20))
     assert "Not looked at: the order of rewards within a task is not known" in text
     assert "calibration.png" not in text
 
 
 def test_a_tiny_log_has_a_report_without_scores(tmp_path):
-    parts = made("binary", tasks=6)
-    path = write_report(tmp_path, **parts)
+    path = write_report(tmp_path, made("binary", tasks=6))
     assert "**Too little data**. 6 tasks are too few" in path.read_text()
-    assert not (tmp_path / "saving.png").exists()
+    assert not (tmp_path / "verdict.png").exists()
     assert (tmp_path / "prior.png").exists()
 
 
 def test_the_report_repeats_warnings_and_what_is_not_known():
-    parts = made("linear", tasks=12)
-    parts["fitted"] = replace(
-        parts["fitted"], warnings=("12 tasks are few",), unidentified=("x0 - x1",)
-    )
-    text = report(**parts)
+    found = made("linear", tasks=12)
+    unknown = replace(found.fitted, unidentified=("x0 - x1",))
+    text = report_text(replace(found, fitted=unknown, warnings=("12 tasks are few",)))
     assert "- Warning: 12 tasks are few.\n- The log cannot tell x0 - x1." in text
 
 
 def test_names_cannot_break_a_table_and_many_arms_are_cut():
     rng = np.random.default_rng(10)
-    table = arm_table("gaussian", rng.normal(0.0, 1.0, (12, 3)), 2, rng)
+    table = arm_table("gaussian", rng.normal(0.0, 1.0, (9, 3)), 2, rng)
     names = ("a|b\nc", *map(str, range(118)))
     wide = ArmTable(ArmStats, table.tasks, names, np.repeat(table.table, 40, 2)[:, :, :119])
-    fitted = fit(wide)
-    text = report(wide, fitted, replace(verdict(table, fit(table), seed=1), gains=np.zeros(2)))
-    assert "| a\\|b c | 12 |" in text
+    text = report_text(analyse(wide, model="gaussian", structure="independent"))
+    assert "| a\\|b c | 9 |" in text
     assert "The figure shows the first 20 of 119, the table the first 100." in text
     assert "\n| 98 |" in text
     assert "\n| 99 |" not in text  # the first hundred are a|b c and 0 to 98
 
 
 def test_tasks_that_do_not_differ_are_called_so():
-    parts = made("gaussian", tasks=20)
-    same = replace(parts["fitted"], task_cov=np.zeros((3, 3)), mu_cov=np.zeros((3, 3)))
-    text = report(parts["table"], same, parts["verdict"])
+    found = made("gaussian", tasks=20)
+    none = RewardFigures(found.fitted.rewards.mean, np.zeros(3), np.zeros(3))
+    text = report_text(replace(found, fitted=replace(found.fitted, rewards=none)))
     assert "Tasks hardly differ: one task for all would do as well." in text
     assert "| over 10,000 |" in text
 
 
 def test_a_report_that_fails_writes_nothing(tmp_path, monkeypatch):
-    parts = made("gaussian", tasks=20)
+    found = made("gaussian", tasks=20)
     monkeypatch.setattr(plots, "rendered", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        write_report(tmp_path / "out", **parts)
+        write_report(tmp_path / "out", found)
     assert not (tmp_path / "out").exists()
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
-    parts = made("gaussian", tasks=20)
-    before = write_report(tmp_path, **parts).read_bytes()
+    found = made("gaussian", tasks=20)
+    before = write_report(tmp_path, found).read_bytes()
+    count = len(list(tmp_path.iterdir()))
     monkeypatch.setattr(files.os, "replace", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        write_report(tmp_path, **parts, dropped=5)
+        write_report(tmp_path, replace(found, dropped=5))
     assert (tmp_path / "report.md").read_bytes() == before
-    assert len(list(tmp_path.iterdir())) == 5  # no half-written neighbours
+    assert len(list(tmp_path.iterdir())) == count  # no half-written neighbours
 
 
 def test_a_file_in_place_of_the_folder_is_an_error(tmp_path):
     (tmp_path / "out").write_text("")
     with pytest.raises(ValueError, match="is a file, not a folder for the report"):
-        write_report(tmp_path / "out", **made("gaussian", tasks=20))
+        write_report(tmp_path / "out", made("gaussian", tasks=20))
 
 
 # figures
@@ -311,14 +339,13 @@ def test_the_prior_figure_shows_every_task_and_arm():
     assert high > 4.0
 
 
-def test_the_saving_figure_shows_means_over_tasks():
-    shared, alone = np.array([[1.0, 0.0], [0.0, 2.0]]), np.array([[3.0, 1.0], [1.0, 1.0]])
-    left, right = plots_fit.saving_figure(shared, alone, np.array([-1.0, 0.5, 2.0])).axes
-    curves = {line.get_label(): line.get_ydata() for line in left.get_lines()}
-    assert curves["by itself"] == pytest.approx([0.0, 2.0, 3.0])
-    assert curves["with the shared prior"] == pytest.approx([0.0, 0.5, 1.5])
-    assert right.get_lines()[0].get_xdata()[0] == pytest.approx(0.5)
-    assert sum(bar.get_height() for bar in right.patches if bar.get_height() >= 1) >= 3
+def test_the_verdict_figure_shows_each_rival_with_itsinterval():
+    (axes,) = plots_fit.saving_figure({"alone": (0.2, 0.1, 0.3), "pooled": (-0.1, -0.2, 0.0)}).axes
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert labels == ["against alone", "against pooled"]
+    low, high = axes.get_xlim()
+    assert low < -20
+    assert high > 30
 
 
 def test_the_calibration_figure_shows_bars_around_one():
@@ -327,17 +354,17 @@ def test_the_calibration_figure_shows_bars_around_one():
 
 
 def test_matplotlib_is_loaded_only_to_draw():
-    code = "import sys, adats.learning.fitting.report; print('matplotlib' in sys.modules)"
+    code = "import sys, adats.learning.report; print('matplotlib' in sys.modules)"
     command = [sys.executable, "-W", "error", "-c", code]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "False\n"
 
 
 def test_intervals_of_the_prior():
-    meta = made("gaussian", tasks=20)["fitted"].meta
-    low, mean, high = _interval(meta.task_prior())
+    meta = made("gaussian", tasks=20).prior
+    low, mean, high = interval(meta.task_prior())
     assert mean == pytest.approx(meta.mean)
     assert high - mean == pytest.approx(1.959964 * meta.task_prior().scale, rel=1e-6)
     assert mean - low == pytest.approx(high - mean)
-    binary = made("binary", tasks=20)["fitted"].meta.task_prior()
-    low, mean, high = _interval(binary)
+    binary = made("binary", tasks=20).prior.task_prior()
+    low, mean, high = interval(binary)
     assert ((low > 0) & (low < mean) & (mean < high) & (high < 1)).all()

@@ -10,7 +10,7 @@ from scipy import optimize
 
 import brute
 from adats import GaussianMeta, LinearMeta
-from adats.learning.fitting import arms, linear
+from adats.learning.fitting import gaussian, linear
 from adats.learning.fitting.em import WIDE, Climb, Point, View, climb, holding
 from adats.learning.fitting.linear import Rows
 from adats.models.core.linalg import psd_factor
@@ -67,8 +67,8 @@ def test_the_linear_likelihood_is_that_of_the_joint_gaussian(cov):
 def test_the_likelihood_of_arms_is_that_of_the_joint_gaussian():
     log = small_arm_log()
     table = arm_table(log, 3)
-    pulls, frame = arms.pulls_of(table)
-    view = arms.look(pulls, Point(SCALE / frame.spread, (0.5 / frame.spread) ** 2))
+    pulls, frame = gaussian.pulls_of(table)
+    view = gaussian.look(pulls, Point(SCALE / frame.spread, (0.5 / frame.spread) ** 2))
     dense = [(np.eye(3)[np.array(a, int)], y) for a, y in log]
     width = np.full(3, WIDE * frame.spread)
     expected = written_out(dense, frame.centre, width, np.diag(SCALE**2), 0.5)
@@ -91,11 +91,11 @@ def test_the_likelihood_is_the_evidence_of_the_meta_beliefs():
     shift = table.n.sum() * np.log(frame.spread)
     np.testing.assert_allclose(view.log_likelihood - shift, meta.log_evidence(), rtol=1e-9)
     table = arm_table(small_arm_log(), 3)
-    pulls, frame = arms.pulls_of(table)
+    pulls, frame = gaussian.pulls_of(table)
     meta = GaussianMeta(frame.centre, WIDE * frame.spread, task_scale=SCALE, noise=0.5)
     for i in range(len(table)):
         meta = meta.absorb(meta.digest(table.stats(i)).message)
-    view = arms.look(pulls, Point(SCALE / frame.spread, (0.5 / frame.spread) ** 2))
+    view = gaussian.look(pulls, Point(SCALE / frame.spread, (0.5 / frame.spread) ** 2))
     shift = table.table[:, 0].sum() * np.log(frame.spread)
     np.testing.assert_allclose(view.log_likelihood - shift, meta.log_evidence(), rtol=1e-9)
 
@@ -110,10 +110,10 @@ def test_held_out_densities_are_those_of_single_tasks():
         expected = brute.one_task(mu, COV, np.reshape(x, (-1, 2)), np.array(y), 0.7)[2]
         np.testing.assert_allclose(value - len(y) * np.log(frame.spread), expected, rtol=1e-9)
     log = small_arm_log()
-    pulls, arm_frame = arms.pulls_of(arm_table(log, 3))
+    pulls, arm_frame = gaussian.pulls_of(arm_table(log, 3))
     mu = np.array([4.0, 5.0, 6.0])
     point = Point(SCALE / arm_frame.spread, (0.5 / arm_frame.spread) ** 2)
-    density = arms.log_density(pulls, (mu - arm_frame.centre) / arm_frame.spread, point)
+    density = gaussian.log_density(pulls, (mu - arm_frame.centre) / arm_frame.spread, point)
     for (a, y), value in zip(log, density, strict=True):
         x = np.eye(3)[np.array(a, int)]
         expected = brute.one_task(mu, np.diag(SCALE**2), x, np.array(y), 0.5)[2]
@@ -135,14 +135,14 @@ def test_slopes_are_derivatives():
     difference = (at(0.0, h) - at(0.0, -h)) / (2 * h)
     np.testing.assert_allclose(view.slope_variance, difference, rtol=1e-6)
 
-    pulls, _ = arms.pulls_of(arm_table(small_arm_log(), 3))
+    pulls, _ = gaussian.pulls_of(arm_table(small_arm_log(), 3))
     variances = np.array([0.3, 0.1, 2.0])
-    view = arms.look(pulls, Point(np.sqrt(variances), v))
+    view = gaussian.look(pulls, Point(np.sqrt(variances), v))
     for k, e in enumerate(np.eye(3)):
-        sides = [arms.look(pulls, Point(np.sqrt(variances + s * h * e), v)) for s in (1, -1)]
+        sides = [gaussian.look(pulls, Point(np.sqrt(variances + s * h * e), v)) for s in (1, -1)]
         difference = (sides[0].log_likelihood - sides[1].log_likelihood) / (2 * h)
         np.testing.assert_allclose(view.slope[k], difference, rtol=1e-6)
-    sides = [arms.look(pulls, Point(np.sqrt(variances), v + s * h)) for s in (1, -1)]
+    sides = [gaussian.look(pulls, Point(np.sqrt(variances), v + s * h)) for s in (1, -1)]
     difference = (sides[0].log_likelihood - sides[1].log_likelihood) / (2 * h)
     np.testing.assert_allclose(view.slope_variance, difference, rtol=1e-6)
 
@@ -221,11 +221,11 @@ def test_a_step_of_em_for_arms_never_falls(seed):
     scale = 10.0 ** rng.uniform(-2, 1, 3)
     choices = [rng.integers(3, size=size) for size in rng.integers(4, size=5)]
     log = arm_log(rng, choices, mu=np.zeros(3), scale=scale, noise=1.0)
-    pulls, _ = arms.pulls_of(arm_table([*log, ([0, 0], rng.standard_normal(2))], 3))
+    pulls, _ = gaussian.pulls_of(arm_table([*log, ([0, 0], rng.standard_normal(2))], 3))
     point = Point(10.0 ** rng.uniform(-3, 1, 3), 10.0 ** rng.uniform(-3, 2))
     for _ in range(5):
-        view = arms.look(pulls, point)
-        after = arms.look(pulls, view.next)
+        view = gaussian.look(pulls, point)
+        after = gaussian.look(pulls, view.next)
         assert after.log_likelihood >= view.log_likelihood - 1e-9 * abs(view.log_likelihood)
         point = view.next
 
@@ -253,7 +253,7 @@ def test_a_step_written_out():
     np.testing.assert_allclose(goal.variance, left.mean(), rtol=1e-9)
     np.testing.assert_allclose(goal.factor[0, 0], slope * np.sqrt(square.mean()), rtol=1e-9)
     table = arm_table([([0] * len(y), y) for _, y in log], 1)
-    same = arms.look(arms.pulls_of(table)[0], Point(np.array([size]), v)).next
+    same = gaussian.look(gaussian.pulls_of(table)[0], Point(np.array([size]), v)).next
     np.testing.assert_allclose([*same.factor, same.variance], [goal.factor[0, 0], goal.variance])
 
 
@@ -302,14 +302,14 @@ def test_em_ends_at_the_top(spread, diagonal):
 
 
 def test_em_for_arms_ends_at_the_top():
-    pulls, _ = arms.pulls_of(arm_table(small_arm_log(3), 3))
+    pulls, _ = gaussian.pulls_of(arm_table(small_arm_log(3), 3))
 
     def loss(x):
-        return -arms.look(pulls, Point(np.exp(x[:-1]), np.exp(x[-1]))).log_likelihood
+        return -gaussian.look(pulls, Point(np.exp(x[:-1]), np.exp(x[-1]))).log_likelihood
 
     best = -optimize.minimize(loss, np.zeros(4), method="BFGS").fun
     for scale in (0.01, 1.0, 30.0):
-        found = climb(partial(arms.look, pulls), Point(np.full(3, scale), 1.0))
+        found = climb(partial(gaussian.look, pulls), Point(np.full(3, scale), 1.0))
         assert abs(found.curve[-1] - best) <= 2e-4
 
 
@@ -320,8 +320,8 @@ def test_the_balanced_layout_by_hand():
     variance of 25, of which σ²/2 = 1 is noise: σ_0² = 24. mu is 7 ± √(25/3).
     """
     table = arm_table([([0, 0], [1.0, 3.0]), ([0, 0], [6.0, 8.0]), ([0, 0], [11.0, 13.0])], 1)
-    pulls, frame = arms.pulls_of(table)
-    found = climb(partial(arms.look, pulls), Point(np.ones(1), frame.noise), enough=1e-12)
+    pulls, frame = gaussian.pulls_of(table)
+    found = climb(partial(gaussian.look, pulls), Point(np.ones(1), frame.noise), enough=1e-12)
     assert frame.spread**2 * frame.noise == pytest.approx(2.0, rel=1e-12)
     assert frame.spread**2 * found.point.variance == pytest.approx(2.0, rel=1e-4)
     assert frame.spread**2 * found.point.factor[0] ** 2 == pytest.approx(24.0, rel=1e-4)
@@ -338,8 +338,8 @@ def test_the_balanced_layout_by_hand():
 def test_a_spread_that_is_less_than_noise_is_zero():
     """By hand: means 2, 2 and 2.3 vary less than noise in them would."""
     table = arm_table([([0, 0], [1.0, 3.0]), ([0, 0], [0.0, 4.0]), ([0, 0], [1.0, 3.6])], 1)
-    pulls, frame = arms.pulls_of(table)
-    found = climb(partial(arms.look, pulls), Point(np.ones(1), frame.noise))
+    pulls, frame = gaussian.pulls_of(table)
+    found = climb(partial(gaussian.look, pulls), Point(np.ones(1), frame.noise))
     assert found.point.factor[0] ** 2 <= 0.01 * found.point.variance
     total = ((np.array([1, 3, 0, 4, 1, 3.6]) - 2.1) ** 2).sum()  # all six are draws around 2.1
     assert frame.spread**2 * found.point.variance == pytest.approx(total / 5, rel=0.01)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import adats
-from adats import AdaTS, GaussianMeta, LinearMeta
-from adats.learning.fitting import ArmTable, LinearTable, estimate, fit, standard_errors
+from adats import AdaTS, GaussianMeta, LinearMeta, fit
+from adats.learning.fitting import ArmTable, LinearTable, estimate, standard_errors
 from adats.learning.fitting.shrinkage import (
     WEIGHTS,
     best_weight,

@@ -5,18 +5,17 @@ import pytest
 
 import adats
 from adats import AdaTS, MixtureMeta, fit
+from adats.learning.analysis import analyse
+from adats.learning.calibration import calibrate
 from adats.learning.fitting import ArmTable, estimate
-from adats.learning.fitting.calibration import calibrate
-from adats.learning.fitting.report import write_report
-from adats.learning.fitting.unlike import unlike
-from adats.learning.fitting.verdict import verdict
 from adats.learning.logs import TaskRows, batches, statistics
+from adats.learning.outliers import outliers
 from adats.models import BinaryStats, CountStats
 from adats.models.latent.family import BINARY, COUNT
 from adats.models.latent.meta import LatentMeta
 from adats.models.prior_files import read_about, save_prior
 from click_logs import counts
-from fitting_logs import arm_table
+from fitting_logs import linear_table
 
 KINDS = {"binary": (BINARY, BinaryStats), "count": (COUNT, CountStats)}
 MODELS = pytest.mark.parametrize("model", KINDS)
@@ -154,11 +153,13 @@ def test_logs_that_say_little(structure):
 
 def test_errors_say_what_to_do():
     table = table_of(*simulated(tasks=5))
-    with pytest.raises(ValueError, match="one of independent, level, full, got 'levels'"):
+    with pytest.raises(ValueError, match=r"one of auto, independent, .*, got 'levels'"):
         estimate(table, model="binary", structure="levels")
-    numbers = arm_table([([0, 0], [1.0, 2.0]), ([0, 1], [3.0, 4.0])], 2)
-    with pytest.raises(ValueError, match="for binary and count models, not for a gaussian one"):
-        estimate(numbers, model="gaussian", structure="level")
+    with pytest.raises(ValueError, match="needs features of tasks or of arms"):
+        estimate(table, model="binary", structure="features")
+    rows = linear_table([(np.eye(2), [1.0, 2.0])] * 3, 2)
+    with pytest.raises(ValueError, match="for models with arms, not for a linear one"):
+        estimate(rows, model="linear", structure="level")
 
 
 # the report
@@ -170,15 +171,11 @@ def test_the_report_works(model, tmp_path):
     n, s = simulated(tasks=40)  # counts that are 0 or 1
     table = table_of(n, s, model)
     fitted = estimate(table, model=model, structure="level")
-    answer = verdict(table, fitted, rounds=5, seed=1)
-    assert answer.answer in ("share", "too little data", "do not share")
-    assert np.isfinite(answer.gains).all()
-    assert answer.gain > 0
-    in_order = [TaskRows(*part) for part in rows_of(rng, n, s)]
+    in_order = [TaskRows(*part, np.zeros(0)) for part in rows_of(rng, n, s)]
     checked = calibrate(table, fitted, in_order, rng=rng)
     if model == "binary":
         assert checked.reading.startswith("Calibrated")
-    path = write_report(tmp_path, table=table, fitted=fitted, verdict=answer, calibration=checked)
+    path = analyse(table, model=model, structure="level").report(tmp_path)
     text = path.read_text()
     assert "in what their arms have in common" in text
     assert "No task looks unlike the rest" in text
@@ -191,7 +188,7 @@ def test_a_task_unlike_the_rest_is_found():
     n, s = simulated(tasks=60)
     n[7], s[7] = 40.0, 38.0
     fitted = estimate(table_of(n, s), model="binary", structure="level")
-    worst = unlike(table_of(n, s), fitted)[0]
+    worst = outliers(table_of(n, s), fitted)[0]
     assert (worst.task, worst.flagged) == (7, True)
 
 
@@ -248,7 +245,7 @@ def test_bad_sums_are_refused():
         statistics(log.assign(shown=-1, clicks=-1), model="count", **options)
     with pytest.raises(ValueError, match="has no pulls"):
         statistics(log.assign(shown=0, clicks=0), model="binary", **options)
-    with pytest.raises(ValueError, match="pulls are for binary and count rewards"):
+    with pytest.raises(ValueError, match="gaussian rewards with pulls= need squares="):
         statistics(log, model="gaussian", **options)
     with pytest.raises(ValueError, match="no column 'views'"):
         statistics(log, model="binary", task="user", reward="clicks", pulls="views")
@@ -291,7 +288,7 @@ def test_days_are_batches_where_there_are_times():
     np.testing.assert_array_equal(np.sort(by_day.pulls), np.sort(found.pulls))
     assert batches(log, model="binary") is None
     fit(log, model="binary")  # nothing to look at, no warning
-    with pytest.raises(ValueError, match="batch is for binary and count"):
+    with pytest.raises(ValueError, match="batch is for binary and count models"):
         fit(log, model="gaussian", batch="day")
-    with pytest.raises(ValueError, match="batches are for binary and count"):
+    with pytest.raises(ValueError, match="batches are for binary rewards and counts"):
         batches(log, model="gaussian")

@@ -5,6 +5,7 @@ import time
 import warnings
 from collections.abc import Iterable, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -23,6 +24,7 @@ from adats.agents.task_columns import ColumnBook
 from adats.agents.task_state import DictBook, TaskState, task_name
 from adats.models.core import checks
 from adats.models.core.errors import FinishedTask, UnknownTask
+from adats.models.core.summary import SummaryTable, belief_table, prior_table
 from adats.models.core.types import Arm, MetaBelief, Task
 
 CERTAIN = (
@@ -30,6 +32,12 @@ CERTAIN = (
     "evaluated off-policy; an agent with epsilon=0.05, say, can"
 )
 
+
+TWICE = (
+    "decision {} has had its reward already, and now counts twice; tell each decision once, or "
+    "further rewards as task=, action= and reward="
+)
+REMEMBERED = 100_000  # decisions of which a second reward is warned of
 
 WIDE = 100  # features from which on threads of BLAS slow single decisions down
 THREADS = {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"}
@@ -103,6 +111,7 @@ class Agent(BatchVerbs):
         self._columns = None
         self._warned = False  # about propensities of 1
         self._said_one_by_one = False
+        self._told: dict[Any, None] = {}  # the last decisions of `ask` that got a reward
         self._stale: list[Task] | None = None  # to be brought up to date; None: not known
         self._blank = self._setup.new_state(self._meta)  # of a task of which nothing is known
 
@@ -134,6 +143,32 @@ class Agent(BatchVerbs):
     def posterior(self, task: Task) -> Any:
         """The belief over theta of this task, from all data that the agent uses."""
         return self._setup.source.posterior(self._meta, self._known(task))
+
+    def summary(self, task: Task | None = None) -> SummaryTable:
+        """A small table: of a task, what its arms did and what is believed of them; without one,
+        what is believed of a new task."""
+        if task is None:
+            table = prior_table(self._meta)
+            counts = f"{len(self._book):,} tasks, {self._decisions:,} decisions"
+            return replace(table, title=f"{type(self).__name__}, {counts}; {table.title}")
+        stats, belief = self.stats(task), self.posterior(task)
+        more: dict[str, Any] = {}
+        names: Sequence[Arm] | None = self._setup.arms.names
+        if stats.arm_pulls is not None:
+            names = range(stats.arm_pulls.size) if names is None else names
+            n = stats.arm_pulls
+            raw = np.where(n > 0, stats.table[1] / np.where(n > 0, n, 1.0), np.nan)
+            more = {"pulls": n, "average": raw}
+            chances = belief.best_chances()
+            if chances is not None:
+                more["best"] = chances
+        return belief_table(f"{type(self).__name__}, task {task!r}", names, belief, **more)
+
+    def __repr__(self) -> str:
+        return repr(self.summary())
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()
 
     def state(self) -> AgentState:
         """All that the agent is made of, as values: its parts, what it knows, its rng."""
@@ -228,6 +263,8 @@ class Agent(BatchVerbs):
             task, action, features = decision.task, decision.action, decision.features
             if type(decision.decision_id) is int and decision.decision_id >= OF_A_BATCH:
                 counts = self._counts_of([decision.decision_id])
+            elif decision.decision_id in self._told:
+                warnings.warn(TWICE.format(decision.decision_id), stacklevel=2)
         elif task is None:
             raise ValueError("tell needs a decision, or task= and action= (or features=)")
         task = task_name(task)
@@ -248,6 +285,10 @@ class Agent(BatchVerbs):
         self._book.put(task, state)
         if counts is not None:
             self._rewarded = decision_numbers.with_rewards(self._rewarded, counts)
+        elif decision is not None:
+            self._told[decision.decision_id] = None
+            if len(self._told) > REMEMBERED:
+                del self._told[next(iter(self._told))]
         if self._meta.generation:
             if self._meta.generation != before.generation:
                 self._stale = None

@@ -254,9 +254,20 @@ def make_setup(
     return Setup(_arms_of(meta, arm_names(arms), features), rule, source, explore_first)
 
 
+def _listed(arms: Sequence[Arm]) -> str:
+    return ", ".join(map(str, arms[:5])) + (", ..." if len(arms) > 5 else "")
+
+
 def _arms_of(meta: MetaBelief, names: tuple[Arm, ...] | None, features: Any) -> Arms:
     dim = meta.n_features
+    if names is not None and meta.arms is not None and names != meta.arms:
+        raise ValueError(
+            f"the prior is for arms {_listed(meta.arms)}, but the agent has {_listed(names)}: "
+            "leave arms= out, or give them as the prior has them, in its order"
+        )
     if dim:
+        if features is None and meta.arms is not None:  # theta has an entry for each arm
+            features, names = np.eye(dim), meta.arms
         rows = None if features is None else np.array(feature_rows(features, dim))
         sized = names if rows is None else rows
         return Arms(None if sized is None else len(sized), names, rows, n_features=dim)

@@ -79,12 +79,21 @@ def demo(
     seed: Seed = 1,
 ) -> None:
     """The cold-start story on real data, in sixty seconds."""
-    from adats.demo import draw, tell_story
+    from adats.demo import PLAYERS, draw, tell_story
+    from adats.simulation.kernels import registry
 
     check_folder(out)
     plots.need()
-    repetitions = 200
-    with progress_bar("sending e-mails", repetitions) as progress:
+    repetitions = 200 if registry.has_numba() else 2
+    if not registry.has_numba():
+        errors.print(
+            f"Numba is not installed, so there are {repetitions} repetitions in place of 200, "
+            "in about a minute: the figures are rough. For all of them: pip install 'adats[sim]'",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
+    with progress_bar("sending e-mails", repetitions * len(PLAYERS)) as progress:
         story = tell_story(repetitions=repetitions, seed=seed, progress=progress)
     picture = draw(story, out)
     console.print(story.sentence(), highlight=False)

@@ -104,7 +104,10 @@ def load_segments() -> Segments:
 def tell_story(
     *, repetitions: int = 200, seed: int = 1, progress: Callable[[int], None] | None = None
 ) -> Story:
-    """Let the segments arrive one after another, in a new order in every repetition."""
+    """Let the segments arrive one after another, in a new order in every repetition.
+
+    `progress` is told of each of `PLAYERS` in each repetition.
+    """
     rates = load_segments().rates()
     problem, start = ClicksProblem(arms=len(EMAILS)), Start(np.zeros(len(EMAILS)))
     metas = {name: AGENTS[agent].meta(problem) for name, agent in PLAYERS.items()}
@@ -126,9 +129,9 @@ def tell_story(
             play_learner(
                 job, AGENTS[agent], metas[name], start, instances, first, known, *room, watch
             )
+            if progress is not None:
+                progress(1)
         shape += [[prior.mean for prior in seen], [prior.scale for prior in seen]]
         seen.clear()
-        if progress is not None:
-            progress(1)
     mean, scale = shape / repetitions
     return Story(lost, mean, scale, rates)

@@ -7,14 +7,15 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from adats.models import BinaryStats, CountStats, LinearStats
+from adats.models import BetaArms, BinaryStats, CountStats, GaussianArms, LinearStats, PoissonArms
 from adats.models.core import files
 from adats.models.core.errors import FileFormatError
 from adats.models.core.frozen import evolve
+from adats.models.core.product import ProductArms
 from adats.models.core.stats import ArmStats
 from adats.models.core.types import Arm, FloatArray, IntArray, Task
 
@@ -23,8 +24,16 @@ KINDS: dict[str, type[ArmStats]] = {
     "binary": BinaryStats,
     "count": CountStats,
 }
+CONJUGATES: tuple[type[ProductArms], ...] = (GaussianArms, BetaArms, PoissonArms)
 FORMAT = "adats-statistics"
 ReadArray = Callable[[str, tuple[int, ...]], FloatArray]  # a column of a file, in a shape
+
+
+class Features(NamedTuple):
+    """What is known of tasks, or of arms, beside their rewards: a row each."""
+
+    names: tuple[str, ...]
+    values: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +46,9 @@ class ArmTable:
     table: FloatArray  # (tasks, kind.ROWS, arms): what `kind.table` is for one task
     since: str | None = None  # first and last time in the log, as ISO text
     until: str | None = None
+    task_features: Features | None = None
+    arm_features: Features | None = None
+    packed: bool = False  # arms are places: their names in the log mean nothing
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS.values():
@@ -45,22 +57,72 @@ class ArmTable:
         _check_names("arms", self.arms)
         _check("table", self.table, (len(self.tasks), self.kind.ROWS, len(self.arms)))
         _not_negative("counts of pulls", self.table[:, 0])
+        for what, features, size in (
+            ("features of tasks", self.task_features, len(self.tasks)),
+            ("features of arms", self.arm_features, len(self.arms)),
+        ):
+            if features is not None:
+                _check(what, features.values, (size, len(features.names)))
 
     @classmethod
     def from_parts(cls, header: dict[str, Any], tasks: tuple[Task, ...], read: ReadArray) -> Self:
         """From what `to_parts` gave."""
         kind, arms = KINDS[header["model"]], tuple(header["arms"])
         table = read("table", (len(tasks), kind.ROWS, len(arms)))
-        return cls(kind, tasks, arms, table, header["since"], header["until"])
+        more: list[Any] = [None, None]
+        if header.get("task_features"):
+            named = tuple(header["task_features"])
+            more[0] = Features(named, read("task_features", (len(tasks), len(named))))
+        if header.get("arm_features"):
+            found = header["arm_features"]
+            more[1] = Features(tuple(found["names"]), np.array(found["values"], dtype=np.float64))
+        more.append(bool(header.get("packed", False)))
+        return cls(kind, tasks, arms, table, header["since"], header["until"], *more)
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
         """For a file: names for its header, and arrays with a row a task."""
-        return {"arms": self.arms}, {"table": self.table}
+        names: dict[str, Any] = {"arms": self.arms}
+        arrays = {"table": self.table}
+        if self.task_features is not None:
+            names["task_features"] = self.task_features.names
+            arrays["task_features"] = self.task_features.values
+        if self.arm_features is not None:
+            known = self.arm_features
+            names["arm_features"] = {"names": known.names, "values": known.values.tolist()}
+        if self.packed:
+            names["packed"] = True
+        return names, arrays
 
     @property
     def model(self) -> str:
         """The name of the model: gaussian, binary or count."""
         return next(name for name, kind in KINDS.items() if kind is self.kind)
+
+    @property
+    def conjugate(self) -> type[ProductArms]:
+        """Beliefs over the mean rewards of arms that such rewards keep in the family."""
+        return next(family for family in CONJUGATES if family.STATS is self.kind)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of arms, as text."""
+        return tuple(map(str, self.arms))
+
+    @property
+    def pulls(self) -> FloatArray:
+        """Of each task."""
+        pulls: FloatArray = self.table[:, 0].sum(axis=1)
+        return pulls
+
+    @property
+    def units(self) -> FloatArray:
+        """In which figures show each arm."""
+        return np.ones(len(self.arms))
+
+    def own(self) -> FloatArray:
+        """The averages of every task and arm; NaN where it was not pulled."""
+        count, total = self.table[:, 0], self.table[:, 1]
+        return np.where(count > 0, total / np.where(count > 0, count, 1.0), np.nan)
 
     def stats(self, i: int) -> ArmStats:
         """The statistics of the i-th task."""
@@ -71,18 +133,25 @@ class ArmTable:
 
     def subset(self, index: IntArray) -> "ArmTable":
         """Some of the tasks, in the order of `index`; all arms stay."""
-        return evolve(self, tasks=_taken(self.tasks, index), table=self.table[index])
+        known = self.task_features
+        some = None if known is None else Features(known.names, known.values[index])
+        tasks = _taken(self.tasks, index)
+        return evolve(self, tasks=tasks, table=self.table[index], task_features=some)
 
     def __add__(self, other: "ArmTable") -> "ArmTable":
         """Both logs as one: a task or an arm that is in both has the sum of its statistics."""
-        if not isinstance(other, ArmTable) or other.kind is not self.kind:
-            raise ValueError(f"statistics of a {_model(other)} log do not add to {self.model} ones")
+        _check_same_model(self, other)
         tasks, arms = _union(self.tasks, other.tasks), _union(self.arms, other.arms)
         table = np.zeros((len(tasks), self.kind.ROWS, len(arms)))
         table[: len(self), :, : len(self.arms)] = self.table
         rows, columns = _places(tasks, other.tasks), _places(arms, other.arms)
         table[np.ix_(rows, np.arange(self.kind.ROWS), columns)] += other.table
-        return ArmTable(self.kind, tasks, arms, table, *_range(self, other))
+        more: list[Any] = [
+            _joined(tasks, (self.tasks, self.task_features), (other.tasks, other.task_features)),
+            _joined(arms, (self.arms, self.arm_features), (other.arms, other.arm_features)),
+        ]
+        more.append(self.packed or other.packed)
+        return ArmTable(self.kind, tasks, arms, table, *_range(self, other), *more)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +195,30 @@ class LinearTable:
     def arms(self) -> None:
         """Arms are rows of features here: they have no names."""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of features."""
+        return self.features
+
+    @property
+    def pulls(self) -> FloatArray:
+        """Of each task."""
+        return self.n
+
+    @property
+    def units(self) -> FloatArray:
+        """Root mean square of every feature; 1 where it is never other than 0."""
+        squares = np.einsum("sii->i", self.moments)[:-1] / max(float(self.n.sum()), 1.0)
+        return np.sqrt(np.where(squares > 0, squares, 1.0))
+
+    def own(self) -> FloatArray:
+        """Least squares of every task; NaN where it has too few rows for that."""
+        own = np.full((len(self), len(self.features)), np.nan)
+        for i, moments in enumerate(self.moments):
+            if np.linalg.matrix_rank(moments[:-1, :-1], hermitian=True) == own.shape[1]:
+                own[i] = np.linalg.solve(moments[:-1, :-1], moments[:-1, -1])
+        return own
+
     def stats(self, i: int) -> LinearStats:
         """The statistics of the i-th task."""
         return LinearStats(float(self.n[i]), self.moments[i])
@@ -140,8 +233,7 @@ class LinearTable:
 
     def __add__(self, other: "LinearTable") -> "LinearTable":
         """Both logs as one: a task that is in both has the sum of its statistics."""
-        if not isinstance(other, LinearTable):
-            raise ValueError(f"statistics of a {_model(other)} log do not add to linear ones")
+        _check_same_model(self, other)
         if other.features != self.features:
             raise ValueError(
                 "statistics of different features do not add: "
@@ -181,8 +273,25 @@ def _not_negative(what: str, values: FloatArray) -> None:
         raise ValueError(f"{what} must not be negative, got {values.min()}")
 
 
-def _model(table: Any) -> str:
-    return table.model if isinstance(table, Table) else type(table).__name__
+def _check_same_model(one: Table, other: Any) -> None:
+    model = getattr(other, "model", type(other).__name__)
+    if model != one.model:
+        raise ValueError(f"statistics of a {model} log do not add to {one.model} ones")
+
+
+def _joined(
+    names: tuple[Task, ...], *parts: tuple[tuple[Task, ...], Features | None]
+) -> Features | None:
+    """Features of the tasks, or arms, of two logs."""
+    known = [(some, features) for some, features in parts if features is not None]
+    if not known:
+        return None
+    if len(known) < len(parts) or len({features.names for _, features in known}) > 1:
+        raise ValueError("statistics add if both have the same features of tasks and of arms")
+    values = np.zeros((len(names), len(known[0][1].names)))
+    for some, features in known:
+        values[_places(names, some)] = features.values
+    return Features(known[0][1].names, values)
 
 
 def _taken(tasks: tuple[Task, ...], index: IntArray) -> tuple[Task, ...]:
@@ -224,7 +333,19 @@ def save_statistics(path: str | os.PathLike[str], table: Table) -> None:
     files.write_whole(path, lambda file: parquet.write_table(whole, file))
 
 
-def load_statistics(path: str | os.PathLike[str]) -> Table:
+def is_statistics(path: str | os.PathLike[str]) -> bool:
+    """Whether a file has statistics that were saved: only its header is read."""
+    if not (os.fspath(path).endswith(".parquet") and os.path.isfile(path)):
+        return False
+    _, parquet = _pyarrow()
+    try:
+        metadata = parquet.read_schema(path).metadata or {}
+        return bool(json.loads(metadata.get(b"adats", b"{}")).get("format") == FORMAT)
+    except files.DAMAGED:
+        return False
+
+
+def load_statistics(path: str | os.PathLike[str]) -> Any:
     """Read a table from a file that `save_statistics` wrote; everything is checked again."""
     _, parquet = _pyarrow()
     try:
@@ -242,7 +363,7 @@ def load_statistics(path: str | os.PathLike[str]) -> Table:
         raise FileFormatError(f"{os.fspath(path)} is damaged: {error}") from None
 
 
-def _read(header: dict[str, Any], whole: Any) -> Table:
+def _read(header: dict[str, Any], whole: Any) -> ArmTable | LinearTable:
     spans = header["since"], header["until"]
     if not all(span is None or isinstance(span, str) for span in spans):
         raise ValueError(f"the range of time is {spans}")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from adats.models.core.errors import FileFormatError
-from adats.models.core.files import DAMAGED, VERSION, check_kind, write_bytes
+from adats.models.core.files import DAMAGED, VERSION, check_kind, check_not_agent, write_bytes
 from adats.models.core.registry import meta_from_dict, meta_to_dict
 from adats.models.core.types import MetaBelief
 
@@ -31,6 +31,8 @@ def save_prior(
 
     `about` says where it comes from, in plain JSON values; `read_about` reads it back.
     """
+    if isinstance(meta, (str, os.PathLike)):
+        raise ValueError("the prior comes first: save_prior(prior, path)")
     data = prior_to_dict(meta)
     if about is not None:
         if not isinstance(about, dict) or not all(isinstance(key, str) for key in about):
@@ -61,6 +63,7 @@ def read_about(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _read_prior(path: str | os.PathLike[str]) -> dict[str, Any]:
+    check_not_agent(path)
     try:
         data: dict[str, Any] = json.loads(Path(path).read_bytes())
     except (ValueError, RecursionError) as error:

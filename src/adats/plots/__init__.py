@@ -247,3 +247,8 @@ def rendered(figure: "Figure", kind: Kind) -> bytes:
     with mpl.rc_context(SETTINGS):
         figure.savefig(file, format=kind, dpi=max(figure.dpi, 150), metadata={nothing[kind]: None})
     return file.getvalue()
+
+
+from adats.plots.views import allocation, compare, prior, task  # noqa: E402
+
+__all__ = ["allocation", "compare", "prior", "regret_figure", "rendered", "task"]

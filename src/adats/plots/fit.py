@@ -1,6 +1,6 @@
 """Figures of a prior learned from a log (extra `plots`)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -16,6 +16,8 @@ SHARED, ALONE = COLOURS["ada-ts"], COLOURS["ts"]
 LIGHT = "#B3B3B3"
 LANES = 20  # arms or features in one figure
 WIDTH = 8.0
+AREA = (*(COLOURS[name] for name in ("ada-ts", "meta-ts", "ts", "ada-ts+", "ada-ts-")), LIGHT)
+YEAR = 3.2e7  # seconds: smaller numbers are no dates
 
 
 def prior_figure(
@@ -97,57 +99,131 @@ def _short(name: str) -> str:
     return name if len(name) <= 18 else name[:17] + "…"
 
 
-def saving_figure(shared: FloatArray, alone: FloatArray, gains: FloatArray) -> "Figure":
-    """Regret of a simulated new task, (tasks, rounds) each, and held-out gains of logged tasks."""
+def saving_figure(savings: Mapping[str, tuple[float, float, float]]) -> "Figure":
+    """The part of each rival's regret that is saved, with the ends of its interval."""
     need()
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     with mpl.rc_context(SETTINGS):
-        figure = Figure(figsize=(WIDTH + 1.5, 3.6), layout="constrained")
-        left, right = figure.subplots(1, 2)
-        for name, regret, colour, width in (
-            ("by itself", alone, ALONE, 3.0),  # to be seen also where the curves are the same
-            ("with the shared prior", shared, SHARED, 1.5),
-        ):
-            curves = np.concatenate([np.zeros((len(regret), 1)), regret.cumsum(axis=1)], axis=1)
-            mean, se = curves.mean(axis=0), curves.std(axis=0, ddof=1) / np.sqrt(len(curves))
-            rounds = np.arange(mean.size)
-            left.fill_between(
-                rounds, mean - 2 * se, mean + 2 * se, color=colour, alpha=0.2, linewidth=0
+        figure = Figure(figsize=(WIDTH, 0.9 + 0.55 * len(savings)), layout="constrained")
+        axes = figure.subplots()
+        part, low, high = np.array(list(savings.values())).T * 100
+        lanes = np.arange(len(savings))
+        axes.errorbar(
+            part, lanes, xerr=np.array([part - low, high - part]), fmt="o", color=SHARED,
+            markersize=7, capsize=4, linewidth=1.8,
+        )  # fmt: skip
+        axes.axvline(0.0, color="black", linewidth=1.0)
+        for lane, value in zip(lanes, part, strict=True):
+            axes.annotate(
+                f"{value:.0f} %", (value, lane), (0, 8), textcoords="offset points", ha="center"
             )
-            left.plot(rounds, mean, color=colour, linewidth=width, label=name)
-        left.set_xlim(0, shared.shape[1])
-        left.set_ylim(0, 1.25 * max(float(r.sum(axis=1).mean()) for r in (shared, alone)) or 1.0)
-        left.legend(frameon=False, loc="upper left", ncols=2, fontsize=9)
-        left.locator_params(axis="x", integer=True, nbins=6)
-        left.set_xlabel("round of a new task")
-        left.set_ylabel("cumulative regret")
-        left.set_title("Simulated: what a new task loses", loc="left", fontsize=11)
-        _plain(left, "y")
-        _draw_gains(right, gains)
+        axes.set_yticks(lanes, [f"against {name}" for name in savings])
+        axes.set_ylim(len(savings) - 0.5, -0.6)
+        ends = min(0.0, float(low.min())), max(0.0, float(high.max()))
+        margin = 0.08 * (ends[1] - ends[0]) or 1.0
+        axes.set_xlim(max(ends[0] - margin, -150.0), ends[1] + margin)
+        axes.tick_params(axis="y", length=0)
+        axes.set_xlabel("part of the regret that sharing saves, %, with its 90 % interval")
+        _plain(axes, "x")
     return figure
 
 
-def _draw_gains(axes: "Axes", gains: FloatArray) -> None:
-    low, high = np.quantile(gains, [0.005, 0.995])
-    low, high = min(low, 0.0), max(high, 0.0)
-    margin = 0.04 * (high - low) or 1.0
-    ends = (float(low - margin), float(high + margin))
-    bins = min(40, max(8, round(np.sqrt(gains.size))))
-    axes.hist(np.clip(gains, *ends), bins=bins, range=ends, color=LIGHT)
-    mean, se = float(gains.mean()), float(gains.std(ddof=1) / np.sqrt(gains.size))
-    top = 0.86  # the legend is above
-    axes.axvspan(mean - 2 * se, mean + 2 * se, ymax=top, color=SHARED, alpha=0.25, linewidth=0)
-    axes.axvline(mean, ymax=top, color=SHARED, linewidth=1.6, label="mean ± 2 standard errors")
-    axes.axvline(0.0, ymax=top, color="black", linewidth=1.0, linestyle="--", label="no difference")
-    axes.set_xlim(*ends)
-    axes.set_ylim(top=1.25 * axes.get_ylim()[1])
-    axes.legend(frameon=False, loc="upper left", ncols=2, fontsize=9)
-    axes.set_xlabel("gain in log score of a held-out task, nats")
-    axes.set_ylabel("tasks")
-    axes.set_title("Logged: is the shared prior the better forecast?", loc="left", fontsize=11)
-    _plain(axes, "y")
+def task_figure(
+    title: str, names: Sequence[str], pulls: FloatArray, own: FloatArray, belief: FloatArray
+) -> "Figure":
+    """Averages of a task's arms, and where the belief puts them: low end, mean and high end."""
+    need()
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    shown = min(len(names), LANES)
+    low, mean, high = belief[:, :shown]
+    lanes = np.arange(shown)
+    with mpl.rc_context(SETTINGS):
+        figure = Figure(figsize=(WIDTH, 1.3 + 0.42 * shown), layout="constrained")
+        axes = figure.subplots()
+        raw, known = own[:shown], np.isfinite(own[:shown])
+        for lane in lanes[known]:
+            move = {"arrowstyle": "->", "color": GREY, "linewidth": 0.8}
+            ends = (mean[lane], lane), (raw[lane], lane - 0.18)
+            axes.annotate("", *ends, arrowprops=move)
+        axes.scatter(raw[known], lanes[known] - 0.18, s=24, color=LIGHT, label="average")
+        axes.errorbar(
+            mean, lanes, xerr=np.array([mean - low, high - mean]), fmt="o", color=SHARED,
+            markersize=4.5, capsize=3, linewidth=1.4, label="belief: mean, 95 % interval",
+        )  # fmt: skip
+        text = [f"{_short(n)} ({p:,.0f})" for n, p in zip(names, pulls, strict=False)]
+        axes.set_yticks(lanes, text[:shown])
+        axes.set_ylim(shown - 0.5, -0.6)
+        axes.tick_params(axis="y", length=0)
+        axes.set_xlabel(f"mean reward; {title}, pulls in brackets")
+        _plain(axes, "x")
+        figure.legend(loc="outside upper center", ncols=2, frameon=False, fontsize=9)
+    return figure
+
+
+def compare_figure(
+    names: Sequence[str], priors: Mapping[str, FloatArray], *, label: str = "mean reward"
+) -> "Figure":
+    """Priors side by side: low end, mean and high end of each arm."""
+    need()
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    shown = min(len(names), LANES)
+    colours = (SHARED, ALONE, COLOURS["meta-ts"], GREY)
+    with mpl.rc_context(SETTINGS):
+        figure = Figure(figsize=(WIDTH, 1.2 + 0.5 * shown), layout="constrained")
+        axes = figure.subplots()
+        for i, (name, ends) in enumerate(priors.items()):
+            low, mean, high = ends[:, :shown]
+            lanes = np.arange(shown) + 0.24 * (i - (len(priors) - 1) / 2)
+            axes.errorbar(
+                mean, lanes, xerr=np.array([mean - low, high - mean]), fmt="o", markersize=4.5,
+                color=colours[i % len(colours)], capsize=3, linewidth=1.4, label=name,
+            )  # fmt: skip
+        axes.set_yticks(np.arange(shown), [_short(name) for name in names[:shown]])
+        axes.set_ylim(shown - 0.5, -0.6)
+        axes.tick_params(axis="y", length=0)
+        axes.set_xlabel(f"{label} of a new task: mean, 95 % interval")
+        _plain(axes, "x")
+        figure.legend(loc="outside upper center", ncols=len(priors), frameon=False, fontsize=9)
+    return figure
+
+
+def allocation_figure(time: FloatArray, shares: FloatArray, names: Sequence[str]) -> "Figure":
+    """Which part of the pulls each arm got, at times in seconds since 1970, or in any order."""
+    need()
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    most = len(AREA)
+    order = np.argsort(-shares.sum(axis=0), kind="stable")
+    parts = [shares[:, k] for k in order[:most]]
+    labels = [_short(str(names[k])) for k in order[:most]]
+    if len(order) > most:
+        parts[-1] = shares[:, order[most - 1 :]].sum(axis=1)
+        labels[-1] = f"{len(order) - most + 1} others"
+    with mpl.rc_context(SETTINGS):
+        figure = Figure(figsize=(WIDTH, 3.2), layout="constrained")
+        axes = figure.subplots()
+        dated = time.size > 0 and float(time.min()) > YEAR
+        x = np.asarray(time * 1e3, dtype="datetime64[ms]") if dated else time
+        axes.stackplot(x, *(100 * part for part in parts), labels=labels, colors=AREA, alpha=0.85)
+        axes.set_ylim(0, 100)
+        if len(x) > 1:
+            axes.set_xlim(x[0], x[-1])
+        axes.set_ylabel("part of the pulls, %")
+        axes.set_xlabel("time")
+        if dated:
+            figure.autofmt_xdate(rotation=0, ha="center")
+        _plain(axes, "y")
+        figure.legend(
+            loc="outside upper center", ncols=min(len(labels), 5), frameon=False, fontsize=9
+        )
+    return figure
 
 
 def calibration_figure(bins: IntArray) -> "Figure":

@@ -2,7 +2,7 @@
 
 from adats.learning.fitting.errors import Errors, standard_errors
 from adats.learning.fitting.fitted import Fitted
-from adats.learning.fitting.learn import estimate, fit
+from adats.learning.fitting.structures import compare, estimate
 from adats.learning.tables import ArmTable, LinearTable
 
 __all__ = [
@@ -10,7 +10,7 @@ __all__ = [
     "Errors",
     "Fitted",
     "LinearTable",
+    "compare",
     "estimate",
-    "fit",
     "standard_errors",
 ]

@@ -70,6 +70,13 @@ def climb(look: Callable[[Point], View], start: Point, *, enough: float = CONVER
     return Climb(point, view, np.array(curve), False)
 
 
+def unfinished(found: Climb) -> tuple[str, ...]:
+    """A warning, where the search came to no end."""
+    if found.converged:
+        return ()
+    return (f"EM had not converged after {len(found.curve)} iterations",)
+
+
 def holding(look: Callable[[Point], View], variance: float) -> Callable[[Point], View]:
     """The same search with σ² held: for a part of the tasks that may not tell it."""
 

@@ -1,11 +1,11 @@
 """Standard errors from the curvature of the log likelihood at the fit."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from adats.learning.fitting import arms, linear
+from adats.learning.fitting import gaussian, linear
 from adats.learning.fitting.em import Point
 from adats.learning.fitting.fitted import Fitted
 from adats.learning.tables import ArmTable, LinearTable
@@ -22,7 +22,7 @@ class Errors(NamedTuple):
     noise: float
 
 
-def standard_errors(table: ArmTable | LinearTable, fitted: Fitted) -> Errors:
+def standard_errors(table: Any, fitted: Fitted) -> Errors:
     """Of mu, Σ_0 and σ, from the observed information about Σ_0 and σ, mu integrated out.
 
     Infinite where the log tells nothing, zero for covariances that are zero by assumption: those
@@ -30,10 +30,8 @@ def standard_errors(table: ArmTable | LinearTable, fitted: Fitted) -> Errors:
     """
     if fitted.noise is None:
         raise ValueError("a grid of candidates has no standard errors; its weights are the belief")
-    if isinstance(table, ArmTable):
-        cov, variance = _of_arms(table, fitted.task_cov, fitted.noise)
-    else:
-        cov, variance = _of_linear(table, fitted.task_cov, fitted.noise)
+    of = _of_linear if table.arms is None else _of_arms
+    cov, variance = of(table, fitted.task_cov, fitted.noise)
     mu: FloatArray = np.sqrt(fitted.mu_cov.diagonal())
     return Errors(mu, cov, variance / (2 * fitted.noise))
 
@@ -61,14 +59,14 @@ def _of_linear(table: LinearTable, cov: FloatArray, noise: float) -> tuple[Float
 
 
 def _of_arms(table: ArmTable, cov: FloatArray, noise: float) -> tuple[FloatArray, float]:
-    pulls, frame = arms.pulls_of(table)
+    pulls, frame = gaussian.pulls_of(table)
     square = frame.spread**2
     variances, v = cov.diagonal() / square, noise**2 / square
     typical = float(variances.mean()) + v
 
     def slopes(at: FloatArray) -> FloatArray:
         scales = np.sqrt(variances + at[:-1] * typical)
-        view = arms.look(pulls, Point(scales, v + at[-1] * typical))
+        view = gaussian.look(pulls, Point(scales, v + at[-1] * typical))
         return np.append(view.slope, view.slope_variance) * typical
 
     errors = _errors(slopes, np.eye(len(variances), len(variances) + 1))

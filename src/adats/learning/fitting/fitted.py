@@ -1,22 +1,28 @@
-"""What a fit returns, the same for every model."""
+"""What a fit returns, the same for every model, and where fits are registered."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from adats.learning.tables import ArmTable, Table
-from adats.models import GaussianMeta, LinearMeta, MixtureMeta
+from adats.learning.tables import ArmTable
 from adats.models.core.types import BoolArray, FloatArray
-from adats.models.latent.meta import LatentMeta
 
 ENOUGH_TASKS = 5  # for every dimension of a covariance
+
+
+class RewardFigures(NamedTuple):
+    """Of each arm on the scale of rewards; of a linear model, of each coefficient."""
+
+    mean: FloatArray  # over tasks
+    between: FloatArray  # variance of the mean reward between tasks
+    unknown: FloatArray  # variance of what is not known about `mean`
 
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
     """A prior learned from a log, and what there is to say about it."""
 
-    meta: GaussianMeta | LinearMeta | MixtureMeta | LatentMeta  # fresh: it goes on learning
+    meta: Any  # fresh: it goes on learning
     mu: FloatArray  # mean of the meta-posterior: of rewards, or of theta where that is on a link
     mu_cov: FloatArray  # and its covariance
     task_cov: FloatArray  # Σ_0
@@ -26,12 +32,38 @@ class Fitted:
     shrinkage: float | None  # weight of the simpler Σ_0; None where no folds chose it
     unidentified: tuple[str, ...]  # what the log cannot tell
     warnings: tuple[str, ...]
+    rewards: RewardFigures
+    # of other tasks with the same arms: the log density of each one's rewards, and the mean of
+    # theta (of the rewards of arms) after them
+    log_density: Callable[[Any], FloatArray] = field(repr=False)
+    means: Callable[[Any], FloatArray] = field(repr=False)
+    stats: Callable[[Any, int], Any] | None = field(default=None, repr=False)  # as the model's
+    designs: FloatArray | None = field(default=None, repr=False)  # of tasks that have their own
+    words: str = ""  # how tasks differ, in a sentence, where there is more to say than spreads
     about: dict[str, Any] = field(default_factory=dict)  # for the prior file
 
 
-def stats_of(table: Table, i: int, meta: Any) -> Any:
-    """The statistics of the i-th task, of the kind that the model takes."""
-    return meta.empty() + table.stats(i)
+Fit = Callable[..., Fitted]
+FITS: dict[str, dict[str, Fit]] = {}  # by what users call the model, then by structure
+
+
+def fits(model: str, *structures: str) -> Callable[[Fit], Fit]:
+    """Register a fit; it is called with the table, and with `structure` where it has several."""
+
+    def register(fit: Fit) -> Fit:
+        FITS.setdefault(model, {}).update(dict.fromkeys(structures, fit))
+        return fit
+
+    return register
+
+
+def prior_of_others(table: Any, fitted: Fitted, i: int) -> Any:
+    """The prior of a task from all the others: what the task itself said is taken out again."""
+    meta = fitted.meta
+    design = None if fitted.designs is None else fitted.designs[i]
+    stats = meta.empty() + table.stats(i) if fitted.stats is None else fitted.stats(table, i)
+    digest = meta.digest(stats, design=design)
+    return meta.absorb(-digest.message).task_prior(design=design)
 
 
 def spreads_of(arms: Sequence[Any], lost: BoolArray) -> tuple[str, ...]:
@@ -41,8 +73,13 @@ def spreads_of(arms: Sequence[Any], lost: BoolArray) -> tuple[str, ...]:
 def few_tasks(table: ArmTable) -> tuple[str, ...]:
     """Warnings about arms that few tasks pulled."""
     tasks = (table.table[:, 0] > 0).sum(axis=0).tolist()
+    rare = [(arm, n) for arm, n in zip(table.arms, tasks, strict=True) if n < ENOUGH_TASKS]
+    if len(rare) > ENOUGH_TASKS:
+        return (
+            f"{len(rare)} arms, such as {rare[0][0]!r}, were pulled in fewer than {ENOUGH_TASKS} "
+            "tasks: their spreads are rough",
+        )
     return tuple(
-        f"arm {arm!r} was pulled in {count} tasks: below {ENOUGH_TASKS} its spread is rough"
-        for arm, count in zip(table.arms, tasks, strict=True)
-        if count < ENOUGH_TASKS
+        f"arm {arm!r} was pulled in {n} tasks: below {ENOUGH_TASKS} its spread is rough"
+        for arm, n in rare
     )

@@ -1,15 +1,16 @@
 """Beta and gamma task priors by evidence over a grid, laid where the log says they are."""
 
 import numpy as np
-from scipy.special import expit, logit, logsumexp
+from scipy.special import logsumexp
 
-from adats.learning.fitting.fitted import Fitted, few_tasks, spreads_of
+from adats.learning.fitting.fitted import Fitted, RewardFigures, few_tasks, fits, spreads_of
 from adats.learning.tables import ArmTable
-from adats.models import BetaArms, BinaryStats, MixtureMeta, PoissonArms
+from adats.models import MixtureMeta
 from adats.models.core.product import ProductArms
 from adats.models.core.stats import ArmStats
 from adats.models.core.types import FloatArray, IntArray
-from adats.models.core.weights import softmax
+from adats.models.core.weights import log_of, softmax
+from adats.models.latent.family import FAMILIES
 
 SIDE = 11  # candidates along each side of the grid
 REACH = 4.0  # of the first grid, around the pooled mean: logits, or logarithms
@@ -19,27 +20,56 @@ ROUNDS = 20
 CHUNK = 4096
 
 
+@fits("binary", "independent")
+@fits("count", "independent")
 def fit_grid(table: ArmTable) -> Fitted:
     """Candidates for every arm, weighted by their evidence: the weighted grid goes on learning."""
-    family = BetaArms if table.kind is BinaryStats else PoissonArms
+    family = table.conjugate
     columns = [_arm(family, table.kind, table.table[:, :, k]) for k in range(len(table.arms))]
     priors = family(*(np.column_stack(p) for p in zip(*(c for c, _ in columns), strict=True)))
     logs = np.column_stack([evidence for _, evidence in columns])
     weights = softmax(logs)
     mu = (weights * priors.mean).sum(axis=0)
-    least = 2 if family is BetaArms else 1  # one count shows its spread, a single 0 or 1 does not
+    unknown = (weights * (priors.mean - mu) ** 2).sum(axis=0)
+    between = (weights * priors.scale**2).sum(axis=0)
+
+    def each(other: ArmTable) -> tuple[FloatArray, FloatArray]:
+        """Log density of each task, and posterior means: arm by arm, as they are independent."""
+        density, means = np.zeros(len(other)), np.empty((len(other), len(other.arms)))
+        for k in range(len(other.arms)):
+            cells, place = np.unique(other.table[:, :, k], axis=0, return_inverse=True)
+            one = family.of(*(p[:, k, None] for p in priors.parameters()))
+            for i in range(0, len(cells), CHUNK):
+                stats = other.kind(cells[i : i + CHUNK].T)
+                gained = one.arm_log_evidence(stats) + log_of(weights[:, k, None])
+                chosen = np.flatnonzero((place >= i) & (place < i + CHUNK))
+                at = place[chosen] - i
+                density[chosen] += logsumexp(gained, axis=0)[at]
+                means[chosen, k] = (softmax(gained) * one.updated(stats).mean).sum(axis=0)[at]
+        return density, means
+
     return Fitted(
         meta=MixtureMeta(weights, priors, arms=table.arms),
         mu=mu,
-        mu_cov=np.diag((weights * (priors.mean - mu) ** 2).sum(axis=0)),
-        task_cov=np.diag((weights * priors.scale**2).sum(axis=0)),
+        mu_cov=np.diag(unknown),
+        task_cov=np.diag(between),
         noise=None,
         log_evidence=float((logsumexp(logs, axis=0) - np.log(len(logs))).sum()),
         curve=np.zeros(0),
         shrinkage=None,
-        unidentified=spreads_of(table.arms, (table.table[:, 0] >= least).sum(axis=0) < 2),
+        unidentified=spreads_of(
+            table.arms, (table.table[:, 0] >= fewest_pulls(table)).sum(axis=0) < 2
+        ),
         warnings=few_tasks(table),
+        rewards=RewardFigures(mu, between, unknown),
+        log_density=lambda other: each(other)[0],
+        means=lambda other: each(other)[1],
     )
+
+
+def fewest_pulls(table: ArmTable) -> int:
+    """That tell a spread: one count shows it, a single 0 or 1 does not."""
+    return 2 if table.kind.MOST == 1.0 else 1
 
 
 def _arm(
@@ -49,10 +79,7 @@ def _arm(
     told, times = np.unique(table[table[:, 0] > 0][:, :2], axis=0, return_counts=True)
     constant = float(table[:, 3:].sum())  # Σ log y! of counts
     count, total = table[:, 0].sum(), table[:, 1].sum()
-    if family is BetaArms:
-        centre = float(logit((total + 0.5) / (count + 1)))
-    else:
-        centre = float(np.log((total + 0.5) / (count + 1)))
+    centre = float(FAMILIES[family.MODEL].eta((total + 0.5) / (count + 1)))
     low = np.array([centre - REACH, np.log(STRENGTHS[0])])
     high = np.array([centre + REACH, np.log(STRENGTHS[1])])
     for _ in range(ROUNDS):
@@ -73,9 +100,8 @@ def _candidates(family: type[ProductArms], sides: FloatArray) -> tuple[FloatArra
     """Every place with every strength, one a row."""
     place = np.repeat(sides[:, 0], SIDE)[:, None]
     strength = np.exp(np.tile(sides[:, 1], SIDE))[:, None]
-    if family is BetaArms:
-        return strength * expit(place), strength * expit(-place)
-    return strength, strength / np.exp(place)
+    link = FAMILIES[family.MODEL]
+    return family.placed(link.mean(place), link.mean(-place), strength)
 
 
 def _evidence(

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from adats.learning.logs.columns import COUNTED, Plan, plan
+from adats.learning.logs.columns import Plan, plan
 from adats.learning.logs.reading import fetch, ibis, present, read_log
 from adats.models.core.types import FloatArray, IntArray
 
@@ -19,28 +19,16 @@ class Batches(NamedTuple):
     successes: FloatArray  # or the sum of counts
 
 
-def batches(
-    log: Any,
-    *,
-    model: str,
-    task: str = "task",
-    arm: str = "arm",
-    reward: str = "reward",
-    pulls: str | None = None,
-    batch: str | None = None,
-    time: str | None = None,
-) -> Batches | None:
+def batches(log: Any, *, model: str, batch: str | None = None, **columns: Any) -> Batches | None:
     """The batches of a log of binary rewards or counts; None where it has none.
 
     They are what the column `batch` names, such as visitors or days; else the rows, if they have
-    several `pulls`; else the days of the column of times.
+    several `pulls`; else the days of the column of times. `columns` are those of `statistics`.
     """
-    if model not in COUNTED:
-        raise ValueError(f"batches are for {' and '.join(COUNTED)} rewards, not for {model}")
-    use = plan(
-        read_log(log),
-        model=model, task=task, arm=arm, reward=reward, features=None, time=time, pulls=pulls,
-    )  # fmt: skip
+    use = plan(read_log(log), model=model, **columns)
+    if use.stats is None or not use.stats.SUMS_TELL:
+        raise ValueError(f"batches are for binary rewards and counts, not for {model}")
+    pulls = columns.get("pulls")
     part = _part(use, batch)
     if part is None and pulls is None:
         return None

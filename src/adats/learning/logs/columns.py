@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from adats.learning.logs.reading import ibis, present
-from adats.learning.tables import TABLES
+from adats.learning.logs.reading import feature_names, ibis, present
+from adats.learning.tables import KINDS, TABLES
 from adats.models.core.checks import HUGE
 from adats.models.core.types import IntArray, Task
 
-COUNTED = ("binary", "count")  # a row may have several pulls, and the sum of their rewards
+EARLIEST, LATEST = 1900, 2200  # years of a log
 
 
 class Column(NamedTuple):
@@ -34,15 +34,20 @@ class Plan(NamedTuple):
     keys: dict[str, Column]  # task, arm
     numbers: dict[str, Column]  # x0, x1, ..., y; pulls, where a row may have several
     times: dict[str, Any]
+    time_good: Column | None  # where times are text, which may be none
+    known: dict[str, Column]  # features of tasks, z0, ..., and of arms, a0, ...
+    stats: Any  # the kind of statistics; None: arms are rows of features
 
     @property
     def columns(self) -> dict[str, Column]:
-        return self.keys | self.numbers
+        time = {} if self.time_good is None else {"clock": self.time_good}
+        return self.keys | self.numbers | time | self.known
 
     def select(self, **more: Any) -> Any:
         """The log under the new names, and whether all values of a row are good."""
         good = reduce(operator.and_, (column.good for column in self.columns.values()))
-        values = {name: column.value for name, column in self.columns.items()}
+        used = self.keys | self.numbers | self.known
+        values = {name: column.value for name, column in used.items()}
         good = ibis().coalesce(good, False)
         return self.log.select(**values, **self.times, **more, good=good)
 
@@ -75,49 +80,148 @@ def plan(
     log: Any,
     *,
     model: str,
-    task: str,
-    arm: str,
-    reward: str,
-    features: Sequence[str] | None,
-    time: str | None,
+    task: str = "task",
+    arm: str = "arm",
+    reward: str = "reward",
+    features: Sequence[str] | str | None = None,
+    time: str | None = None,
     pulls: str | None = None,
+    squares: str | None = None,
+    means: bool | None = None,
+    task_features: Sequence[str] | str | None = None,
+    arm_features: Sequence[str] | str | None = None,
 ) -> Plan:
-    """The columns of a model; all of them are there and have a type that can be right."""
+    """The columns of a model; all of them are there and have a type that can be right.
+
+    A row is one pull; with a column of `pulls` it is so many, and `reward` is the sum of their
+    rewards, or with `means` the average. Of numbers `squares` is then the sum of their squares,
+    or with `means`, as is usual of them, their variance (over n - 1). Names with "{arm}" in them
+    stand for a column an arm, in a table with one row a task.
+    """
     if model not in TABLES:
         raise ValueError(f"no model {model!r}; there are {', '.join(TABLES)}")
-    if model == "linear":
+    kind = KINDS.get(model)  # None: arms are rows of features
+    if kind is None:
         features = _features(log, features)
+        for what, given in (("pulls", pulls), ("arm features", arm_features)):
+            if given is not None:
+                raise ValueError(f"{what} are for models with arms, not for {model}")
     elif features is not None:
         raise ValueError(f"features are for a linear model, not for {model}")
-    if pulls is not None and model not in COUNTED:
-        raise ValueError(f"pulls are for {' and '.join(COUNTED)} rewards, not for {model}")
+    averages = kind is not None and not kind.SUMS_TELL if means is None else means
+    _check_sums(model, kind, pulls, squares, means)
+    about = {
+        "task_features": _listed(log, task_features or []),
+        "arm_features": _listed(log, arm_features or []),
+    }
+    if kind is None and about["task_features"]:
+        raise ValueError("task features are for models with arms: name them among the features")
+    if any("{arm}" in (name or "") for name in (reward, pulls, squares)):
+        log = long_table(log, task, reward, pulls, squares, time, about["task_features"])
+        arm, reward = "arm", reward.replace("{arm}", "*")
+        pulls, squares = (name and name.replace("{arm}", "*") for name in (pulls, squares))
     keys = {"task": task} if features is not None else {"task": task, "arm": arm}
     for role, name in (keys | {"reward": reward}).items():
         present(log.columns, [name], f"{role}=, --{role}")
     present(log.columns, features or [], "features=, --features")
-    several = [] if pulls is None else [pulls]
-    present(log.columns, several, "pulls=, --pulls")
-    used = [*keys.values(), reward, *(features or []), *several]
+    several = {"pulls": pulls, "squares": squares}
+    for role, given in several.items():
+        present(log.columns, [given] if given else [], f"{role}=, --{role}")
+    for role, names in about.items():
+        present(log.columns, names, f"{role}=, --{role.replace('_', '-')}")
+    used = [*keys.values(), reward, *(features or []), *(c for c in several.values() if c)]
+    used += [name for names in about.values() for name in names]
     twice = [name for name in used if used.count(name) > 1]
     if twice:
         raise ValueError(f"column {twice[0]!r} is used twice")
     numbers = {f"x{i}": _finite(log, name) for i, name in enumerate(features or [])}
     if pulls is None:
-        numbers["y"] = _reward(log, model, reward)
+        numbers["y"] = _reward(log, kind, reward)
     else:
-        numbers |= {"y": _sum(log, model, reward, pulls), "pulls": _pulls(log, pulls)}
+        numbers |= _sums(log, kind, reward, pulls, squares, averages)
+    known = {
+        f"{role}{i}": _finite(log, name)
+        for role, names in (("z", about["task_features"]), ("a", about["arm_features"]))
+        for i, name in enumerate(names)
+    }
+    times, good = _times(log, time)
     return Plan(
         log,
         {role: Column(c, _key(log[c]), log[c].notnull(), "present") for role, c in keys.items()},
         numbers,
-        _times(log, time),
+        times,
+        good,
+        known,
+        kind,
     )
 
 
-def _features(log: Any, features: Sequence[str] | None) -> list[str]:
+def _check_sums(
+    model: str, kind: Any, pulls: str | None, squares: str | None, means: bool | None
+) -> None:
+    if pulls is None and (squares is not None or means is not None):
+        raise ValueError("squares and means are of several pulls: name their column (pulls=)")
+    if pulls is None or kind is None:
+        return
+    if kind.SUMS_TELL and squares is not None:
+        raise ValueError(f"squares are for gaussian rewards; {model} ones do not need them")
+    if not kind.SUMS_TELL and squares is None:
+        raise ValueError(
+            f"{model} rewards with pulls= need squares= (--squares): the variance of the rewards "
+            "of a row, or with means=False (--sums) the sum of their squares"
+        )
+
+
+def long_table(
+    log: Any,
+    task: str,
+    reward: str,
+    pulls: str | None,
+    squares: str | None,
+    time: str | None,
+    kept: Sequence[str],
+) -> Any:
+    """A table with columns for each arm as one with a row for each task and arm.
+
+    "{arm}" stands for the name of an arm. Cells without a reward, or without pulls, are left out.
+    """
+    wanted = [name for name in (reward, pulls, squares) if name is not None]
+    if not all("{arm}" in name for name in wanted):
+        bare = next(name for name in wanted if "{arm}" not in name)
+        raise ValueError(f"{bare!r} must have {{arm}} in it too, as a column for each arm")
+    pattern = re.compile(re.escape(reward).replace(re.escape("{arm}"), "(.+)"))
+    found = (pattern.fullmatch(column) for column in log.columns)
+    arms = [match.group(1) for match in found if match]
+    arms = [a for a in arms if all(name.replace("{arm}", a) in log.columns for name in wanted)]
+    if not arms:
+        raise ValueError(
+            f"no column is like {' and '.join(map(repr, wanted))}; the columns are "
+            f"{', '.join(log.columns)}"
+        )
+    present(log.columns, [task], "task=, --task")
+    stay = [name for name in (task, time or "time", *kept) if name in log.columns]
+    kinds = [log[name.replace("{arm}", arm)].type() for name in wanted for arm in arms]
+    kind = "float64" if all(kind.is_numeric() for kind in kinds) else "string"
+    parts = []
+    for arm in arms:
+        cells = {
+            name.replace("{arm}", "*"): log[name.replace("{arm}", arm)].cast(kind)
+            for name in wanted
+        }
+        row = log.select(*stay, arm=ibis().literal(arm), **cells)
+        parts.append(row.filter(row[(pulls or reward).replace("{arm}", "*")].notnull()))
+    return ibis().union(*parts) if len(parts) > 1 else parts[0]
+
+
+def _listed(log: Any, names: Sequence[str] | str) -> list[str]:
+    """A list of columns, which may be given as text such as x0:x15, or age,price."""
+    return feature_names(names, log.columns) if isinstance(names, str) else list(names)
+
+
+def _features(log: Any, features: Sequence[str] | str | None) -> list[str]:
     """The features, or those of the project's own log format: x0, x1, ..."""
     numbered = takewhile(lambda name: name in log.columns, (f"x{i}" for i in count()))
-    names = list(numbered if features is None else features)
+    names = list(numbered) if features is None else _listed(log, features)
     if not names:
         raise ValueError(
             "a linear model needs features (features=, --features); the columns are "
@@ -161,48 +265,74 @@ def _finite(log: Any, name: str) -> Column:
     return Column(name, x, _real(x) & (x.abs() < HUGE), "a finite number")
 
 
-def _reward(log: Any, model: str, name: str) -> Column:
+def _reward(log: Any, kind: Any, name: str) -> Column:
+    if kind is None or not kind.WHOLE_REWARDS:
+        return _finite(log, name)
     y = _number(log, name)
-    if model == "binary":
-        return Column(name, y, _real(y) & ((y == 0.0) | (y == 1.0)), "0 or 1")
-    if model == "count":
-        small = _real(y) & (y >= 0.0) & (y < 2.0**53)
-        whole = ibis().ifelse(small, y, 0.0).cast("int64").cast("float64")
-        return Column(name, y, small & (whole == y), "0, 1, 2, ...")
-    return _finite(log, name)
+    good = _real(y) & (y >= kind.LEAST) & (y <= min(kind.MOST, 2.0**53 - 1))
+    whole = ibis().ifelse(good, y, 0.0).cast("int64").cast("float64")
+    return Column(name, y, good & (whole == y), kind.WANTED)
 
 
-def _pulls(log: Any, name: str) -> Column:
-    n = _number(log, name)
-    return Column(name, n, _real(n) & (n >= 0.0) & (n < HUGE), "0 or more")
+def _sums(
+    log: Any, kind: Any, reward: str, pulls: str, squares: str | None, averages: bool
+) -> dict[str, Column]:
+    """Pulls, the sum of their rewards, and of numbers the sum of their squares."""
+    y, n = _number(log, reward), _number(log, pulls)
+    some = Column(pulls, n, _real(n) & (n >= 0.0) & (n < HUGE), "0 or more")
+    least = kind.LEAST * (1.0 if averages else n)
+    most = kind.MOST * (1.0 if averages else n)
+    good = _real(y) & (y >= least) & (y <= most)
+    wanted = "0 or more"
+    if kind.MOST == 1.0:
+        wanted = "from 0 to 1" if averages else f"from 0 to {pulls!r}"
+    if squares is None:
+        return {"y": Column(reward, y * n if averages else y, good, wanted), "pulls": some}
+    total = y * n if averages else y
+    found = {"y": Column(reward, total, _real(y) & (y.abs() < HUGE), "a finite number")}
+    q = _number(log, squares)
+    one = n <= 1.0  # of which no variance is known
+    if averages:
+        scatter = ibis().ifelse(one, 0.0, (n - 1.0) * q)
+        fine = ibis().ifelse(one, True, _real(q) & (q >= 0.0) & (q < HUGE))
+        found["squares"] = Column(squares, scatter + y * y * n, fine, "a variance, 0 or more")
+    else:
+        least = total * total / ibis().ifelse(n > 0.0, n, 1.0) * (1 - 1e-9)
+        fine = _real(q) & (q >= least) & (q < HUGE)
+        said = f"a sum of squares, at least {reward!r}² / {pulls!r}"
+        found["squares"] = Column(squares, q, fine, said)
+    return found | {"pulls": some}
 
 
-def _sum(log: Any, model: str, name: str, pulls: str) -> Column:
-    """The rewards of several pulls."""
-    y, n = _number(log, name), _number(log, pulls)
-    if model == "binary":
-        return Column(name, y, _real(y) & (y >= 0.0) & (y <= n), f"from 0 to {pulls!r}")
-    return Column(name, y, _real(y) & (y >= 0.0) & (y < HUGE), "0 or more")
+def _times(log: Any, time: str | None) -> tuple[dict[str, Any], Column | None]:
+    """The time as expressions that sort, and where it can be read.
 
-
-def _times(log: Any, time: str | None) -> dict[str, Any]:
-    """The time as expressions that sort; text may hold times or seconds since 1970."""
+    Text may hold times or seconds since 1970; times that no engine reads, or that are of another
+    century than any log, are no good: 13/02/2026 is one, as nobody knows whether 01/02/2026 is in
+    January.
+    """
     if time is None:
         if "time" not in log.columns:
-            return {}
+            return {}, None
         time = "time"
     present(log.columns, [time], "time=, --time")
-    kind = log[time].type()
+    column = log[time]
+    kind = column.type()
     if kind.is_timestamp() or kind.is_date():
-        return {"time": log[time]}
+        return {"time": column}, None
     if kind.is_unknown():  # DuckDB's times in a zone with nanoseconds are unknown to Ibis
-        return {"time": log[time].cast("timestamp('UTC')")}
+        return {"time": column.cast("timestamp('UTC')")}, None
     if kind.is_numeric():
-        return {"seconds": _seconds(log, time)}
+        return {"seconds": _seconds(log, time)}, None
     if not (kind.is_string() or kind.is_json() or kind.is_null()):
         raise ValueError(f"column {time!r} must have times, but its type is {kind}")
-    text = log[time].cast("string")
-    return {"time": text.try_cast("timestamp"), "seconds": _seconds(log, time)}
+    text = column.cast("string")
+    clock, seconds = text.try_cast("timestamp"), _seconds(log, time)
+    read = ibis().coalesce((clock.year() >= EARLIEST) & (clock.year() <= LATEST), False)
+    none = column.isnull() | text.strip().isin(["", "null", "NaN", "nan", "None", "NaT"])
+    good = none | read | seconds.notnull()
+    wanted = "a time such as 2026-02-13T10:00 (year first), or seconds since 1970"
+    return {"time": clock, "seconds": seconds}, Column(time, column, good, wanted)
 
 
 def _seconds(log: Any, time: str) -> Any:

@@ -35,6 +35,20 @@ def _log_chances(u: FloatArray) -> FloatArray:
     return rows
 
 
+def bernoulli_steps(rate: FloatArray, rewards: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The chance of a smaller reward, and of one that is not larger."""
+    miss = 1.0 - rate
+    return np.where(rewards > 0, miss, 0.0), np.where(rewards > 0, 1.0, miss)
+
+
+def _beta_binomial(a: float, b: float, count: float, total: float) -> tuple[float, float]:
+    """Chances of a total that is not larger, and of one that is not smaller."""
+    at = np.arange(count + 1)
+    ways = gammaln(count + 1) - gammaln(at + 1) - gammaln(count - at + 1)
+    mass = np.exp(ways + betaln(at + a, count - at + b) - betaln(a, b))
+    return float(mass[: int(total) + 1].sum()), float(mass[int(total) :].sum())
+
+
 @dataclass(frozen=True, eq=False)
 class BetaArms(ProductArms):
     """theta_i ~ Beta(alpha_i, beta_i) is the chance that arm i gives a reward of 1.
@@ -94,6 +108,30 @@ class BetaArms(ProductArms):
 
     def updated(self, stats: Any) -> Self:
         return self.of(self.alpha + stats.total, self.beta + stats.count - stats.total)
+
+    def matched(self, mean: FloatArray, scale: FloatArray) -> Self:
+        variance = np.maximum(scale**2, 1e-12 * mean)
+        strength = np.maximum(mean * (1 - mean) / variance - 1, 1e-3)
+        return self.of(strength * mean, strength * (1 - mean))
+
+    @classmethod
+    def placed(
+        cls,
+        mean: FloatArray,
+        mirrored: FloatArray,
+        strength: FloatArray,
+    ) -> tuple[FloatArray, FloatArray]:
+        return strength * mean, strength * mirrored
+
+    def total_chances(self, count: FloatArray, total: FloatArray) -> tuple[Any, Any]:
+        parts = zip(self.alpha, self.beta, count, total, strict=True)
+        low, high = np.array([_beta_binomial(*part) for part in parts]).T
+        return low, high
+
+    def reward_chances(
+        self, weights: FloatArray, rewards: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        return bernoulli_steps((weights * self.mean).sum(axis=0), rewards)
 
     def arm_log_evidence(self, stats: Any) -> FloatArray:
         new = self.updated(stats)

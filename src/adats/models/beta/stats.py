@@ -14,6 +14,10 @@ class BinaryStats(ArmStats):
 
     REWARDS_ADD: ClassVar[bool] = False
     WHOLE_REWARDS: ClassVar[bool] = True
+    LEAST: ClassVar[float] = 0.0
+    MOST: ClassVar[float] = 1.0
+    WANTED: ClassVar[str] = "0 or 1"
+    SUMS_TELL: ClassVar[bool] = True
 
     @classmethod
     def check_reward(cls, reward: Any) -> float:
@@ -26,6 +30,10 @@ class BinaryStats(ArmStats):
     def are_rewards(cls, values: FloatArray) -> BoolArray:
         either: BoolArray = (values == 0.0) | (values == 1.0)
         return either
+
+    @staticmethod
+    def within(mean: FloatArray, variance: FloatArray, noise: float | None) -> FloatArray:  # noqa: ARG004
+        return mean * (1 - mean) - variance
 
     @classmethod
     def counted(cls, pulls: Any, successes: Any) -> FloatArray:

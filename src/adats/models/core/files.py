@@ -70,11 +70,30 @@ def read_npz(
     except FileNotFoundError:
         raise
     except (*DAMAGED, zipfile.BadZipFile, zlib.error) as error:
+        if _begins(path, b"{") and kind == "adats-agent":
+            raise FileFormatError(
+                f"{os.fspath(path)} has a prior, not an agent: adats.AdaTS(adats.load_prior(path), "
+                "seed=...)"
+            ) from None
         raise FileFormatError(
             f"{os.fspath(path)} is damaged or not an {kind} file: {error}"
         ) from None
     check_kind(path, header, kind, newest)
     return header, arrays
+
+
+def _begins(path: str | os.PathLike[str], with_what: bytes) -> bool:
+    with open(path, "rb") as file:
+        return file.read(len(with_what)) == with_what
+
+
+def check_not_agent(path: str | os.PathLike[str]) -> None:
+    """Raise for a file of an agent where one of a prior is read."""
+    if _begins(path, b"PK"):
+        raise FileFormatError(
+            f"{os.fspath(path)} has an agent, not a prior: agent = adats.load(path), and "
+            "agent.meta is its prior"
+        )
 
 
 def check_kind(path: str | os.PathLike[str], header: Any, kind: str, newest: int = VERSION) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from adats.models.core.frozen import evolve
 from adats.models.core.many import EachBelief, EachDigest
+from adats.models.core.summary import SummaryTable, prior_table
 from adats.models.core.sums import Sum
 from adats.models.core.types import Arm, BoolArray, Digest, FloatArray, Rng
 
@@ -31,6 +32,17 @@ class MetaBase(ABC, Generic[S, D]):
     def model(self) -> str:
         """What users call the model."""
         return self.NAME
+
+    def summary(self) -> SummaryTable:
+        """What is believed of a new task: the mean reward of each arm (of a linear model, each
+        entry of theta), and where 95 % of tasks have it."""
+        return prior_table(self)
+
+    def __repr__(self) -> str:
+        return repr(self.summary())
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()
 
     @property
     @abstractmethod

@@ -30,6 +30,17 @@ class _Expected:
     total: FloatArray
 
 
+def rewards_before(actions: IntArray, rewards: FloatArray, arms: int) -> FloatArray:
+    """Pulls of the same arm before each reward and their total; other rows stay zero."""
+    rows = np.arange(len(rewards))
+    pulled = np.zeros((len(rewards), arms))
+    pulled[rows, actions] = 1.0
+    table = np.zeros((4, len(rewards)))
+    for row, what in zip(table, (pulled, pulled * rewards[:, None]), strict=False):
+        row[:] = (what.cumsum(axis=0) - what)[rows, actions]
+    return table
+
+
 class ProductArms(BeliefBase):
     """Independent arms. The last axis of every parameter is the arm; axes before it are a stack
     of candidates, which a mixture evaluates all at once."""
@@ -103,6 +114,52 @@ class ProductArms(BeliefBase):
     def updated_many(self, rows: FloatArray) -> Self:
         table = rows.reshape(len(rows), -1, self.n_arms)
         return self.updated(self.STATS(np.moveaxis(table, 1, 0)))
+
+    # what learning from logs asks
+
+    @property
+    def one_family(self) -> "ProductArms":
+        """The belief as one product: a mixture has to be replaced by one with its moments."""
+        return self
+
+    def matched(self, mean: FloatArray, scale: FloatArray) -> Self:
+        """The belief of this family with this mean and standard deviation of each arm."""
+        raise NotImplementedError
+
+    @classmethod
+    def placed(
+        cls, mean: FloatArray, mirrored: FloatArray, strength: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Parameters that give this mean, and are worth so much data: pulls, or events.
+
+        `mirrored` is the mean with its natural parameter negated: 1 - mean of a chance, 1 / mean
+        of a rate, both without round-off.
+        """
+        raise NotImplementedError
+
+    def total_chances(self, count: FloatArray, total: FloatArray) -> tuple[Any, Any]:
+        """Of each arm: the chance that so many rewards sum to no more, and to no less."""
+        raise NotImplementedError
+
+    def reward_chances(
+        self, weights: FloatArray, rewards: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Of each arm: the chance of a smaller reward, and of one that is not larger.
+
+        This is a stack of candidates, and `weights` is the belief in each.
+        """
+        raise NotImplementedError
+
+    def ranks(self, actions: IntArray, rewards: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Where each reward falls in what this belief and the rewards before it predict.
+
+        The chance of a smaller reward, and of one that is not larger: a point drawn between the
+        two is uniform if all is right.
+        """
+        each = self.columns(actions.tolist())
+        now = each.updated(each.STATS(rewards_before(actions, rewards, self.n_arms)))
+        stack = now.of(*(p[None] for p in now.parameters()))
+        return stack.reward_chances(np.ones((1, 1)), rewards)
 
     @property
     def n_arms(self) -> int:

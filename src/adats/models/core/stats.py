@@ -41,6 +41,10 @@ class ArmStats:
     ROWS: ClassVar[int] = 3
     REWARDS_ADD: ClassVar[bool] = True  # whether the sum of two rewards is one too
     WHOLE_REWARDS: ClassVar[bool] = False  # whether rewards are whole numbers
+    LEAST: ClassVar[float] = -checks.HUGE  # of a reward, and the greatest
+    MOST: ClassVar[float] = checks.HUGE
+    WANTED: ClassVar[str] = "a finite number"  # what a reward has to be
+    SUMS_TELL: ClassVar[bool] = False  # whether pulls and the sum of their rewards tell all
 
     @classmethod
     def zeros(cls, arms: int) -> Self:
@@ -107,6 +111,11 @@ class ArmStats:
     def counted(cls, pulls: Any, successes: Any) -> FloatArray:  # noqa: ARG003
         """A column of the table: so many pulls, and the sum of their rewards."""
         raise ValueError(SINGLE)
+
+    @staticmethod
+    def within(mean: FloatArray, variance: FloatArray, noise: float | None) -> FloatArray:  # noqa: ARG004
+        """The variance of a reward around its mean, on average where the mean has a `variance`."""
+        return np.full(mean.shape, 1.0 if noise is None else noise**2)
 
     @staticmethod
     def count_reward(table: FloatArray, arm: int, value: float) -> None:

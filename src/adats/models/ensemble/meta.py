@@ -69,7 +69,7 @@ class _Posteriors(Sequence[Belief]):
 
 
 @register
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class ModelMixture(MetaBase[Any, ModelDigest]):
     """One of `models` is right; `weights` is the belief about which before any data.
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import gammainc, gammaincc, gammainccinv, gammaincinv, gammaln, ndtr
+from scipy.special import betainc, gammainc, gammaincc, gammainccinv, gammaincinv, gammaln, ndtr
 
 from adats.models.core import checks
 from adats.models.core.frozen import fill
@@ -90,6 +90,33 @@ class PoissonArms(_GammaArms):
 
     def density(self) -> Density:
         return self._rate_density()
+
+    def matched(self, mean: FloatArray, scale: FloatArray) -> Self:
+        variance = np.maximum(scale**2, 1e-12 * mean)
+        return self.of(mean**2 / variance, mean / variance)
+
+    @classmethod
+    def placed(
+        cls,
+        mean: FloatArray,  # noqa: ARG003
+        mirrored: FloatArray,
+        strength: FloatArray,
+    ) -> tuple[FloatArray, FloatArray]:
+        return strength + 0.0 * mirrored, strength * mirrored
+
+    def total_chances(self, count: FloatArray, total: FloatArray) -> tuple[Any, Any]:
+        """Totals are negative binomial."""
+        low = betainc(self.shape, total + 1, self.rate / (self.rate + count))
+        above = betainc(np.maximum(total, 1), self.shape, count / (self.rate + count))
+        return low, np.where(total > 0, above, 1.0)
+
+    def reward_chances(
+        self, weights: FloatArray, rewards: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        share = self.rate / (self.rate + 1.0)  # counts are negative binomial
+        high = (weights * betainc(self.shape, rewards + 1.0, share)).sum(axis=0)
+        low = (weights * betainc(self.shape, np.maximum(rewards, 1.0), share)).sum(axis=0)
+        return np.where(rewards > 0, low, 0.0), high
 
     def updated(self, stats: Any) -> Self:
         return self.of(self.shape + stats.total, self.rate + stats.count)

@@ -31,11 +31,18 @@ class CountStats(ArmStats):
 
     ROWS: ClassVar[int] = 4
     WHOLE_REWARDS: ClassVar[bool] = True
+    LEAST: ClassVar[float] = 0.0
+    WANTED: ClassVar[str] = "0, 1, 2, ..."
+    SUMS_TELL: ClassVar[bool] = True
 
     @property
     def log_factorial(self) -> FloatArray:
         row: FloatArray = self.table[3]
         return row
+
+    @staticmethod
+    def within(mean: FloatArray, variance: FloatArray, noise: float | None) -> FloatArray:  # noqa: ARG004
+        return mean
 
     @classmethod
     def check_reward(cls, reward: Any) -> float:

@@ -10,7 +10,7 @@ from scipy.special import ndtr
 
 from adats.models.core import checks
 from adats.models.core.frozen import fill, put
-from adats.models.core.product import SEVERAL, ProductArms
+from adats.models.core.product import SEVERAL, ProductArms, rewards_before
 from adats.models.core.quadrature import Density
 from adats.models.core.types import BoolArray, FloatArray, IntArray, N, Rng
 from adats.models.gaussian.chances import best_gaussian, chance_gaussian, chances_gaussian
@@ -122,6 +122,19 @@ class GaussianArms(ProductArms):
         ratio = (self.scale / self.noise) ** 2
         mean, keep = posterior_of_arm(self.mean, ratio, stats.count, stats.total)
         return self.of(mean, self.scale * np.sqrt(keep), self.noise)
+
+    def matched(self, mean: FloatArray, scale: FloatArray) -> Self:
+        return self.of(mean, scale, np.broadcast_to(self.noise.flat[0], mean.shape))
+
+    def total_chances(self, count: FloatArray, total: FloatArray) -> tuple[FloatArray, FloatArray]:
+        off = (total / count - self.mean) / np.sqrt(self.scale**2 + self.noise**2 / count)
+        return ndtr(off), ndtr(-off)
+
+    def ranks(self, actions: IntArray, rewards: FloatArray) -> tuple[FloatArray, FloatArray]:
+        before = self.STATS(rewards_before(actions, rewards, self.n_arms))
+        now = self.columns(actions.tolist()).updated(before)
+        far: FloatArray = ndtr((rewards - now.mean) / np.hypot(now.scale, now.noise))
+        return far, far
 
     def arm_log_evidence(self, stats: Any) -> FloatArray:
         count, total = stats.count, stats.total

@@ -131,7 +131,7 @@ class GaussianDigests(NamedTuple):
 
 
 @register
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
     """mu_i ~ N(mean_i, scale_i²), theta_i ~ N(mu_i, task_scale_i²), rewards N(theta_i, noise_i²).
 

@@ -37,7 +37,7 @@ class Anchor(NamedTuple):
     prior: ep.SitePrior  # of theta in a task without a design of its own
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class LatentBase(MetaBase[S, D]):
     """mu ~ N(mean, cov), theta ~ N(design @ mu, Σ_0), and rewards whose mean follows from theta.
 

@@ -12,6 +12,7 @@ from adats.models.core.belief import BeliefBase
 from adats.models.core.draws import Draws
 from adats.models.core.frozen import put
 from adats.models.core.linalg import times
+from adats.models.core.product import ProductArms
 from adats.models.core.types import Conditioned, FloatArray, IntArray, Rng
 from adats.models.core.weights import draw, softmax
 from adats.models.latent import full
@@ -58,6 +59,22 @@ def apart(
     shifts = means.dot(linalg.ones(means.shape[-1]))[..., None] / means.shape[-1]
     centre = weights.dot(shifts)[..., None, :]
     return matched(family, weights, means - (shifts - centre), variances - common)
+
+
+def given_sites(
+    eta_mean: FloatArray, factor: FloatArray, sites: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """eta ~ N(eta_mean, FFᵀ) given sites: their log density, and the new mean and covariance.
+
+    Of candidates along the first axis, or of tasks.
+    """
+    known = full.site_sums(sites, None)
+    cov, log_det = full.covariances(factor, known.gram)
+    residual = known.shift - times(known.gram, eta_mean)
+    mean = eta_mean + times(cov, residual)
+    exponent = (eta_mean * (known.shift + residual)).sum(axis=-1)
+    exponent += (residual * times(cov, residual)).sum(axis=-1)
+    return known.log_s + 0.5 * (exponent - log_det), mean, cov
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,18 +227,33 @@ class LatentBelief(BeliefBase):
     def best_chance(self, arm: int, arms: IntArray | None = None) -> float:
         return best_chance(self._laws.of(arms), arm)
 
+    @property
+    def one_family(self) -> ProductArms:
+        """The one conjugate belief with this mean and spread of each arm."""
+        ones = np.ones(self.mean.shape)
+        return self.family.conjugate.of(ones, ones).matched(self.mean, self.scale)
+
+    def ranks(self, actions: IntArray, rewards: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Where each reward falls in what this belief and the rewards before it predict.
+
+        All earlier rewards count, those of other arms too.
+        """
+        rows = np.arange(len(rewards))
+        pulled = np.zeros((len(rewards), self.eta_mean.shape[1]))
+        pulled[rows, actions] = 1.0
+        n, s = ((what.cumsum(axis=0) - what) for what in (pulled, pulled * rewards[:, None]))
+        at = full.FullPrior(self.eta_mean[0], full.square(self.factor)[0], None)
+        sites = settled(self.family, n, s, at, np.zeros((3, *n.shape)))
+        mean, variance = at.marginals(sites)
+        scale = np.sqrt(variance[rows, actions])
+        return self.family.steps(mean[rows, actions], scale, rewards)
+
     def condition(self, stats: "ArmSites") -> "Conditioned[LatentBelief]":
         """By expectation propagation under this belief."""
         prior = full.FullPrior(self.eta_mean, full.square(self.factor), None)
         n, s = stats.table[0], stats.table[1]
         sites = settled(self.family, n, s, prior, np.zeros((3, *self.eta_mean.shape)))
-        known = full.site_sums(sites, None)
-        cov, log_det = full.covariances(prior.factor, known.gram)
-        residual = known.shift - times(known.gram, self.eta_mean)
-        mean = self.eta_mean + times(cov, residual)
-        exponent = (self.eta_mean * (known.shift + residual)).sum(axis=-1)
-        exponent += (residual * times(cov, residual)).sum(axis=-1)
-        gain = known.log_s + 0.5 * (exponent - log_det)
+        gain, mean, cov = given_sites(self.eta_mean, prior.factor, sites)
         logs = self.log_weights + gain
         evidence = float(logsumexp(logs) - logsumexp(self.log_weights))
         evidence -= stats.log_base

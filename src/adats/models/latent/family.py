@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, logit
+from scipy.special import expit, logit, pdtr
 
+from adats.models.beta.belief import BetaArms, bernoulli_steps
 from adats.models.core import checks
 from adats.models.core.errors import InvalidValue
+from adats.models.core.product import ProductArms
 from adats.models.core.types import FloatArray
+from adats.models.gamma.belief import PoissonArms
 
 LARGEST = 300.0  # exp of more is not told apart: times any number of pulls it is finite
 # evenly spaced nodes for integrals over a standard normal: exact to round-off for smooth functions
@@ -35,6 +38,9 @@ class Family:
     expected: Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
     most: float  # the largest mean of a reward
     steepest: float  # A'' rises up to this eta, and falls after it
+    conjugate: type[ProductArms]  # beliefs over the mean itself
+    # chances of a smaller reward and of one that is not larger, where eta ~ N(mean, scale²)
+    steps: Callable[[FloatArray, FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
 
     def check_reward(self, reward: Any) -> float:
         """The reward as a float, or an error where it cannot be one."""
@@ -72,6 +78,21 @@ def bernoulli_expected(mean: FloatArray, scale: FloatArray) -> tuple[FloatArray,
     return first, np.sqrt(rates @ weights)
 
 
+def bernoulli_chances(
+    mean: FloatArray, scale: FloatArray, rewards: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    return bernoulli_steps(bernoulli_expected(mean, scale)[0], rewards)
+
+
+def poisson_chances(
+    mean: FloatArray, scale: FloatArray, rewards: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    rates = poisson_mean(mean[:, None] + scale[:, None] * NODES)
+    high = pdtr(rewards[:, None], rates) @ WEIGHTS
+    low = pdtr(np.maximum(rewards - 1.0, 0.0)[:, None], rates) @ WEIGHTS
+    return np.where(rewards > 0, low, 0.0), high
+
+
 def poisson_mean(eta: Any) -> Any:
     return np.exp(np.minimum(eta, LARGEST))
 
@@ -91,6 +112,8 @@ BINARY = Family(
     bernoulli_expected,
     most=1.0,
     steepest=0.0,
+    conjugate=BetaArms,
+    steps=bernoulli_chances,
 )
 COUNT = Family(
     "count",
@@ -101,5 +124,7 @@ COUNT = Family(
     poisson_expected,
     most=math.inf,
     steepest=math.inf,
+    conjugate=PoissonArms,
+    steps=poisson_chances,
 )
 FAMILIES = {family.name: family for family in (BINARY, COUNT)}

@@ -134,7 +134,7 @@ def _message(
 
 
 @register
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class LatentMeta(LatentBase[ArmSites, LatentDigest]):
     """mu ~ N(mean, cov), theta ~ N(design @ mu, Σ_0), and A'(theta_i) is the mean reward of arm i.
 

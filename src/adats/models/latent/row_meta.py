@@ -38,7 +38,7 @@ class RowDigest(NamedTuple):
 
 
 @register
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class LatentLinearMeta(LatentBase[RowSites, RowDigest]):
     """mu ~ N(mean, cov), theta ~ N(design @ mu, Σ_0); an arm with features a has the mean reward
     A'(aᵀtheta).

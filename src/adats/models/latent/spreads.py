@@ -56,6 +56,17 @@ class Log:
     def chunks(self) -> Iterator[slice]:
         return (slice(i, i + CHUNK) for i in range(0, len(self.n), CHUNK))
 
+    def settled(self, part: slice, prior: ep.SitePrior, start: FloatArray) -> FloatArray:
+        """The sites of some tasks under a prior."""
+        return ep.settled(self.family, self.n[part], self.s[part], prior, start)
+
+    def pooled(self) -> FloatArray:
+        """eta of every arm if all tasks were one."""
+        n, s = self.n.sum(axis=0), self.s.sum(axis=0)
+        rate = (s.sum() + 0.5) / (n.sum() + 1.0)
+        eta: FloatArray = self.family.eta((s + rate) / (n + 1.0))
+        return eta
+
     def of_arms(self, value: FloatArray, part: slice) -> FloatArray:
         """Φ times a vector or a matrix, of some tasks; it has a first axis."""
         if self.designs is None:
@@ -220,7 +231,7 @@ def _settled(log: Log, spread: LevelSpread | FullSpread, start: Learned | None) 
         found = np.empty(sites.shape)
         for part in log.chunks():
             prior = spread.prior(*_around(log, mean, cov, part))
-            found[:, part] = ep.settled(log.family, log.n[part], log.s[part], prior, sites[:, part])
+            found[:, part] = log.settled(part, prior, sites[:, part])
         sites, mu = found, _mu(log, _total(log, _messages(log, spread, found)))
         half = mu.halves()
         old, mean, cov = mean, mu.means(half)[0], half[0].T @ half[0]
@@ -237,17 +248,9 @@ def _around(
     """Where sites have to fit: mean and covariance of each task's Φ mu, or first of the arms."""
     if mean is None or cov is None:
         arms = log.n.shape[1]
-        return _pooled(log)[None], np.zeros((1, arms, arms))
+        return log.pooled()[None], np.zeros((1, arms, arms))
     half = log.of_arms(linalg.psd_factor(cov), part)
     return log.of_arms(mean, part), half @ np.swapaxes(half, -1, -2)
-
-
-def _pooled(log: Log) -> FloatArray:
-    """eta of every arm if all tasks were one."""
-    n, s = log.n.sum(axis=0), log.s.sum(axis=0)
-    rate = (s.sum() + 0.5) / (n.sum() + 1.0)
-    eta: FloatArray = log.family.eta((s + rate) / (n + 1.0))
-    return eta
 
 
 def _messages(

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.linalg import solve_triangular
+from scipy.special import ndtr
 
 from adats.models.core import checks, linalg
 from adats.models.core.belief import BeliefBase
 from adats.models.core.draws import Draws
 from adats.models.core.frozen import fill, put
-from adats.models.core.types import Conditioned, FloatArray, Rng
+from adats.models.core.types import Conditioned, FloatArray, IntArray, Rng
 from adats.models.gaussian.belief import LOG_2PI, GaussianArms
 from adats.models.linear.stats import LinearStats
 
@@ -53,6 +55,27 @@ class _Linear(BeliefBase):
         stats = LinearStats.zeros(mean.size)
         stats.gram[:], stats.xy[:] = pending, pending.dot(mean)
         return self.condition(stats).belief
+
+    @property
+    def one_family(self) -> GaussianArms:
+        """Every entry of theta by itself."""
+        return self.at_rows(np.eye(self.mean.size))
+
+    def ranks(
+        self, actions: FloatArray | IntArray, rewards: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Where each reward falls in what this belief and the rewards before it predict.
+
+        Actions are rows of features, or numbers of arms where theta has an entry for each. A
+        Cholesky factor of the rewards' covariance predicts each from those before it.
+        """
+        rows = np.eye(self.mean.size)[actions] if actions.ndim == 1 else actions
+        half = rows @ self.factor
+        cov = half @ half.T
+        cov.flat[:: len(cov) + 1] += self.noise**2
+        left = solve_triangular(np.linalg.cholesky(cov), rewards - rows @ self.mean, lower=True)
+        far: FloatArray = ndtr(left)
+        return far, far
 
     def condition(self, stats: LinearStats) -> "Conditioned[LinearBelief]":
         precision = self.noise**-2.0

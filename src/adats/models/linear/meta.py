@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self, cast
 
@@ -14,9 +14,10 @@ from adats.models.core.errors import InvalidValue
 from adats.models.core.frozen import evolve, fill, put
 from adats.models.core.many import summed
 from adats.models.core.meta import MetaBase
+from adats.models.core.names import arm_names
 from adats.models.core.registry import register
 from adats.models.core.sums import Sum
-from adats.models.core.types import FloatArray, Rng
+from adats.models.core.types import Arm, FloatArray, Rng
 from adats.models.gaussian.belief import LOG_2PI
 from adats.models.linear.belief import LinearBelief, LinearPosterior, LinearPosteriors
 from adats.models.linear.stats import LinearStats
@@ -110,12 +111,13 @@ class LinearFactors(NamedTuple):
 
 
 @register
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class LinearMeta(MetaBase[LinearStats, LinearDigest]):
     """mu ~ N(mean, cov), theta ~ N(design @ mu, task_cov), the reward of a is N(aᵀtheta, noise²).
 
     Covariances may be singular, and numbers stand for multiples of the identity. The design is
     the identity by default, as in the paper; another one may be given here, or task by task.
+    With names of `arms`, theta is their mean rewards, and agents need no features.
     `mean` and `cov` of the object are those of the meta-posterior.
     """
 
@@ -125,6 +127,7 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
     task_cov: FloatArray  # Σ_0; a number where it is a multiple of the identity
     noise: float  # σ
     design: FloatArray | None  # Φ
+    arms: tuple[Arm, ...] | None  # where theta has an entry for each arm: their names
     total: Sum = field(repr=False)  # of the messages of all tasks
     factors: LinearFactors = field(repr=False)
     _known_mu: ClassVar[linalg.Gaussian | None] = None  # of an object, once asked for
@@ -137,6 +140,7 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
         task_cov: ArrayLike,
         noise: ArrayLike,
         design: ArrayLike | None = None,
+        arms: Sequence[Arm] | None = None,
     ) -> None:
         mean = checks.array("mean", mean, ndim=1)
         p = mean.size
@@ -156,9 +160,17 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
             task_cov=spread,
             noise=noise,
             design=phi,
+            arms=self._arm_names(arms, p if phi is None else len(phi)),
             total=Sum.zeros(p * p + p + 1),
         )
         fill(self, factors=self.make_factors())
+
+    @staticmethod
+    def _arm_names(arms: Sequence[Arm] | None, dim: int) -> tuple[Arm, ...] | None:
+        names = arm_names(arms)
+        if names is not None and len(names) != dim:
+            raise ValueError(f"{len(names)} names for {dim} arms: theta has an entry for each arm")
+        return names
 
     def make_factors(self) -> LinearFactors:
         dim = self.meta_mean.size if self.design is None else len(self.design)
@@ -386,10 +398,12 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
             "model": self.NAME,
             **{name: value.tolist() for name, value in self.figures().items()},
             "design": None if self.design is None else self.design.tolist(),
+            **({} if self.arms is None else {"arms": list(self.arms)}),
             "total": self.total_to_list(),
         }
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
         keys = ("mean", "cov", "task_cov", "noise", "design")
-        return cls(**{key: data[key] for key in keys}).with_total_of(data)
+        known = {key: data[key] for key in keys}
+        return cls(**known, arms=data.get("arms")).with_total_of(data)

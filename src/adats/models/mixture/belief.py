@@ -12,7 +12,7 @@ from adats.models.core import checks
 from adats.models.core.belief import BeliefBase
 from adats.models.core.errors import InvalidValue
 from adats.models.core.frozen import fill, unchecked
-from adats.models.core.product import ProductArms
+from adats.models.core.product import ProductArms, rewards_before
 from adats.models.core.types import Conditioned, FloatArray, IntArray, Rng
 from adats.models.core.weights import LIGHT, average, draw, log_of, softmax, spread
 
@@ -95,6 +95,21 @@ class MixtureArms(BeliefBase):
     def tightened(self, pending: FloatArray) -> Self:
         """When pending pulls have come in as expected under each candidate; no weight moves."""
         return self.of(self.log_weights, self.components.tightened(pending))
+
+    @property
+    def one_family(self) -> ProductArms:
+        """The one belief of the candidates' family with this mean and spread of each arm."""
+        return self.components.matched(self.mean, self.scale)
+
+    def ranks(self, actions: IntArray, rewards: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Where each reward falls in what this belief and the rewards before it predict."""
+        arms = self.components.n_arms
+        if self.log_weights.shape[1] != arms:
+            raise ValueError("every arm must have a mixture of its own")
+        each = self.components.columns(actions.tolist())
+        stats = each.STATS(rewards_before(actions, rewards, arms))
+        weights = softmax(self.log_weights[:, actions] + each.arm_log_evidence(stats))
+        return each.updated(stats).reward_chances(weights, rewards)
 
     def condition(self, stats: Any) -> Conditioned[Self]:
         gained = self.log_weights + grouped(

@@ -48,7 +48,7 @@ class MixturePosteriors(EachBelief):
 
 
 @register
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class MixtureMeta(MetaBase[ArmStats, MixtureDigest]):
     """The task prior is one of `priors`; `weights` is the belief about which.
 

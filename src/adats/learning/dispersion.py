@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import gammaincc
 
 from adats.learning.logs.batches import Batches
+from adats.learning.tables import KINDS
 from adats.models.core.types import FloatArray, IntArray
 
 LEVEL = 0.003  # nominal; in simulations at most 1 in 100 logs without such variation is warned of
@@ -48,7 +49,7 @@ def dispersion(batches: Batches, *, model: str) -> Dispersion:
     if not batches.cell.size:
         return Dispersion(1.0, 0.0, 1.0)
     cell, n, s = _joined(batches, model)
-    binary = model == "binary"
+    binary = KINDS[model].MOST == 1.0
     pulls, wins, count, inverse = _sums(cell, n, s, np.ones(n.size), 1.0 / n)
     misses = pulls - wins if binary else pulls
     told = (count > 1) & (np.minimum(wins, misses) > 0)
@@ -86,7 +87,7 @@ def _joined(batches: Batches, model: str) -> Batches:
     cell = np.unique(batches.cell, return_inverse=True)[1]
     n, s = batches.pulls, batches.successes
     pulls, wins = _sums(cell, n, s)
-    rare = np.minimum(wins, pulls - wins) if model == "binary" else wins
+    rare = np.minimum(wins, pulls - wins) if KINDS[model].MOST == 1.0 else wins
     parts = np.maximum(np.floor(rare / EXPECTED), 1.0)
     first = np.append(True, cell[1:] != cell[:-1])
     before = np.cumsum(n) - n

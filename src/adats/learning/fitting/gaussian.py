@@ -1,15 +1,29 @@
-"""The same as `linear`, for Gaussian arms: every arm by itself, but for one σ.
+"""Gaussian arms, every arm by itself but for one σ: EM, shrinkage, and what the log cannot tell.
 
 Formulas and names: docs/math/fitting.md.
 """
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from adats.learning.fitting.em import LEAST, WIDE, Point, View, start_noise
+from adats.learning.fitting import directions
+from adats.learning.fitting.em import (
+    LEAST,
+    WIDE,
+    Point,
+    View,
+    climb,
+    holding,
+    start_noise,
+    unfinished,
+)
+from adats.learning.fitting.fitted import Fitted, RewardFigures, few_tasks, fits, spreads_of
+from adats.learning.fitting.shrinkage import ENOUGH, WEIGHTS, best_weight, towards_common
 from adats.learning.tables import ArmTable
+from adats.models import GaussianMeta
 from adats.models.core.types import FloatArray, IntArray
 from adats.models.gaussian.belief import LOG_2PI
 
@@ -94,3 +108,63 @@ def information(pulls: Pulls, point: Point) -> FloatArray:
     scale, v = point
     m: FloatArray = pulls.n / (v + pulls.n * scale**2)
     return m
+
+
+@fits("gaussian", "independent")
+def fit_gaussian(table: ArmTable) -> Fitted:
+    pulls, frame = pulls_of(table)
+    n = float(pulls.n.sum())
+    found = climb(partial(look, pulls), Point(np.ones(len(table.arms)), frame.noise))
+
+    def effective(part: Pulls, point: Point) -> FloatArray:
+        m = information(part, point)
+        total, squares = m.sum(axis=0), (m**2).sum(axis=0)
+        return directions.effective_tasks(total, squares, most=float(total.max()))
+
+    tasks = effective(pulls, found.point)
+    lost = tasks < directions.FEWEST
+    if lost.all():
+        raise ValueError("the log cannot tell how tasks differ: no two tasks pulled the same arm")
+
+    def score(train: IntArray, test: IntArray) -> FloatArray:
+        """Held-out log density of σ_0 fitted to other tasks, for every weight of the average."""
+        some, held = pulls.subset(train), pulls.subset(test)
+        search = holding(partial(look, some), found.point.variance)
+        part = climb(search, found.point, enough=ENOUGH)
+        known = effective(some, part.point)
+        result = np.empty(len(WEIGHTS))
+        for i, weight in enumerate(WEIGHTS):
+            variances = towards_common(part.point.factor**2, known, weight) + part.view.mu_cov
+            point = Point(np.sqrt(variances), part.point.variance)
+            result[i] = log_density(held, part.view.mu, point).sum()
+        return result
+
+    weight = best_weight(table.tasks, score)
+    variances, v = towards_common(found.point.factor**2, tasks, weight), found.point.variance
+    view = look(pulls, Point(np.sqrt(variances), v))
+    mu, mu_scale = frame.centre + frame.spread * view.mu, frame.spread * np.sqrt(view.mu_cov)
+    task_scale, noise = frame.spread * np.sqrt(variances), float(frame.spread * np.sqrt(v))
+    shift = n * float(np.log(frame.spread))
+    meta = GaussianMeta(mu, mu_scale, task_scale=task_scale, noise=noise, arms=table.arms)
+    prior = meta.task_prior()
+
+    def densities(other: ArmTable) -> FloatArray:
+        cells = other.kind(other.table.swapaxes(0, 1))
+        found: FloatArray = prior.arm_log_evidence(cells).sum(axis=1)
+        return found
+
+    return Fitted(
+        meta=meta,
+        mu=mu,
+        mu_cov=np.diag(mu_scale**2),
+        task_cov=np.diag(task_scale**2),
+        noise=noise,
+        log_evidence=view.log_likelihood - shift,
+        curve=found.curve - shift,
+        shrinkage=weight,
+        unidentified=spreads_of(table.arms, lost),
+        warnings=few_tasks(table) + unfinished(found),
+        rewards=RewardFigures(mu, task_scale**2, mu_scale**2),
+        log_density=densities,
+        means=lambda other: prior.updated(other.kind(other.table.swapaxes(0, 1))).mean,
+    )

@@ -3,16 +3,12 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import betainc, betaln, gammaincc, gammaln, ndtr
+from scipy.special import gammaincc
 
-from adats.learning.fitting.fitted import Fitted, stats_of
-from adats.learning.fitting.savings import matched
-from adats.learning.tables import ArmTable, LinearTable, Table
-from adats.models import BetaArms, GaussianArms, LinearBelief, MixtureArms, PoissonArms
+from adats.learning.fitting.fitted import Fitted, prior_of_others
+from adats.learning.tables import ArmTable, LinearTable
 from adats.models.core.product import ProductArms
 from adats.models.core.types import FloatArray, Task
-from adats.models.latent.belief import LatentBelief
-from adats.models.latent.family import BINARY
 
 LEVEL = 0.05  # chance that any task at all is flagged, where all are alike
 CLOSE = 50  # so many tasks are looked at closely: their own part is taken out of the prior
@@ -20,47 +16,31 @@ CHUNK = 4096
 RANK = 1e-10  # eigenvalues below this share of the largest count as zero
 
 
-class Unlike(NamedTuple):
+class Outlier(NamedTuple):
     task: Task
     chance: float  # that a task is as far off as this one, or farther
     what: str
     flagged: bool  # the chance is below LEVEL over the number of tasks
 
 
-def unlike(table: Table, fitted: Fitted, *, most: int = 5) -> list[Unlike]:
+def outliers(table: Any, fitted: Fitted, *, most: int = 5) -> list[Outlier]:
     """The `most` unlikely tasks, the least likely first."""
-    if isinstance(table, LinearTable):
-        far, rank = _distances(fitted.meta.task_prior(), table)
+    prior = fitted.meta.task_prior()
+    if table.arms is None:
+        far, rank = _distances(prior, table)
         far = -gammaincc(np.maximum(rank, 1) / 2, far / 2)
     else:
-        far = _screened(_one_prior(fitted.meta.task_prior()), table)
+        far = _screened(prior.one_family, table)
     found = []
     for i in np.argsort(-far, kind="stable")[:CLOSE].tolist():
-        prior = others(fitted.meta, stats_of(table, i, fitted.meta))
+        others = prior_of_others(table, fitted, i)
         one = table.subset(np.array([i]))
-        if isinstance(one, LinearTable):
-            chance, what = _linear_chance(prior, one)
+        if table.arms is None:
+            chance, what = _linear_chance(others, one)
         else:
-            chance, what = _arm_chance(_one_prior(prior), one)
-        found.append(Unlike(table.tasks[i], chance, what, chance < LEVEL / len(table)))
+            chance, what = _arm_chance(others.one_family, one)
+        found.append(Outlier(table.tasks[i], chance, what, chance < LEVEL / len(table)))
     return sorted(found, key=lambda task: task.chance)[:most]
-
-
-def others(meta: Any, stats: Any) -> Any:
-    """The prior of a task from all the others: what the task itself said is taken out again."""
-    return meta.absorb(-meta.digest(stats).message).task_prior()
-
-
-def _one_prior(prior: Any) -> ProductArms:
-    """A mixture, or what a link makes of theta, as one prior with its mean and spread."""
-    if isinstance(prior, LatentBelief):
-        ones = np.ones(prior.mean.shape)
-        family = BetaArms if prior.family is BINARY else PoissonArms
-        return matched(family.of(ones, ones), prior.mean, prior.scale)
-    if isinstance(prior, MixtureArms):
-        return matched(prior.components, prior.mean, prior.scale)
-    single: ProductArms = prior
-    return single
 
 
 # linear
@@ -88,7 +68,7 @@ def _distances(prior: Any, table: LinearTable) -> tuple[FloatArray, FloatArray]:
     return far, ranks
 
 
-def _linear_chance(prior: LinearBelief, one: LinearTable) -> tuple[float, str]:
+def _linear_chance(prior: Any, one: LinearTable) -> tuple[float, str]:
     far, rank = (float(value[0]) for value in _distances(prior, one))
     if rank == 0:
         return 1.0, "no rows"
@@ -101,13 +81,9 @@ def _linear_chance(prior: LinearBelief, one: LinearTable) -> tuple[float, str]:
 
 def _spread(prior: ProductArms, count: FloatArray) -> FloatArray:
     """Standard deviation of the average of `count` rewards of each arm, over tasks."""
-    if isinstance(prior, GaussianArms):
-        within = prior.noise**2
-    elif isinstance(prior, BetaArms):
-        within = prior.mean * (1 - prior.mean) - prior.scale**2  # mean of theta (1 - theta)
-    else:
-        within = prior.mean
-    spread: FloatArray = np.sqrt(prior.scale**2 + within / count)
+    variance = prior.scale**2
+    noise = float(np.sqrt(prior.reward_variance.flat[0]))
+    spread: FloatArray = np.sqrt(variance + prior.STATS.within(prior.mean, variance, noise) / count)
     return spread
 
 
@@ -141,25 +117,6 @@ def _rows(count: float) -> str:
 
 def _tails(prior: ProductArms, count: FloatArray, total: FloatArray) -> FloatArray:
     """Chances of totals as far out, or farther, on either side."""
-    low: Any
-    high: Any
-    if isinstance(prior, GaussianArms):
-        low = high = ndtr(-np.abs(total / count - prior.mean) / _spread(prior, count))
-    elif isinstance(prior, BetaArms):
-        parts = zip(*prior.parameters(), count, total, strict=True)
-        low, high = np.array([_beta_binomial(*part) for part in parts]).T
-    else:  # totals are negative binomial
-        shape, rate = prior.parameters()
-        low = betainc(shape, total + 1, rate / (rate + count))
-        above = betainc(np.maximum(total, 1), shape, count / (rate + count))
-        high = np.where(total > 0, above, 1.0)
+    low, high = prior.total_chances(count, total)
     chances: FloatArray = np.minimum(1.0, 2 * np.minimum(low, high))
     return chances
-
-
-def _beta_binomial(a: float, b: float, count: float, total: float) -> tuple[float, float]:
-    """Chances of a total that is not larger, and of one that is not smaller."""
-    at = np.arange(count + 1)
-    ways = gammaln(count + 1) - gammaln(at + 1) - gammaln(count - at + 1)
-    mass = np.exp(ways + betaln(at + a, count - at + b) - betaln(a, b))
-    return float(mass[: int(total) + 1].sum()), float(mass[int(total) :].sum())

@@ -1,0 +1,314 @@
+"""A log analysed: `analyse` returns as values all that a report shows; `fit` only the prior."""
+
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from operator import add
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from adats.learning import logs
+from adats.learning.calibration import TASKS, Calibration, calibrate
+from adats.learning.dispersion import dispersion
+from adats.learning.drift import Allocation, Drift, allocation, drift
+from adats.learning.effects import counted
+from adats.learning.fitting import Fitted, compare, estimate
+from adats.learning.fitting.fitted import prior_of_others
+from adats.learning.fitting.structures import Structure, StructureScore, check, chosen
+from adats.learning.linear_verdict import linear_verdict
+from adats.learning.log_checks import duplicated, swapped
+from adats.learning.outliers import Outlier, outliers
+from adats.learning.tables import is_statistics, load_statistics
+from adats.learning.verdict import Early, Verdict, adaptive, by_propensity, verdict
+from adats.learning.worth import Worth, worth
+from adats.models.core.summary import SummaryTable, interval
+from adats.models.core.types import FloatArray, Rng
+
+POINTS = 200  # tasks in the figure of the prior
+LOOKED = 2000  # tasks whose halves say whether pulls follow rewards
+STEPS = ("reading", "fitting", "judging", "checking")
+
+
+class TaskPoints(NamedTuple):
+    """Some tasks by themselves and with the prior, for figures: a row a task."""
+
+    prior: FloatArray  # low end, mean and high end of each arm in a new task
+    own: FloatArray  # NaN where a task says nothing
+    learned: FloatArray
+
+
+class TaskExample(NamedTuple):
+    """One task: pulls and averages of its arms, and what is believed of them."""
+
+    task: Any
+    pulls: FloatArray
+    own: FloatArray
+    belief: FloatArray  # low end, mean and high end
+
+
+class _Source(NamedTuple):
+    """Statistics, and the log that they were counted in, if there is one."""
+
+    table: Any
+    log: Any
+    dropped: int
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Analysis:
+    """What a log tells, as values: the prior, whether to share it, and what speaks against it."""
+
+    table: Any
+    fitted: Fitted
+    structures: tuple[StructureScore, ...]  # compared on held-out tasks; empty where one was given
+    verdict: Verdict
+    calibration: Calibration | None  # None: no times, or several pulls in a row
+    drift: Drift | None
+    allocation: Allocation | None
+    outliers: tuple[Outlier, ...]
+    warnings: tuple[str, ...]
+    dropped: int  # bad rows that were left out
+    without_names: Any = None  # the prior in which arms are exchangeable, if that is another
+
+    @property
+    def prior(self) -> Any:
+        """Ready for `AdaTS`, which goes on learning from new tasks."""
+        return self.fitted.meta
+
+    @property
+    def structure(self) -> str:
+        return str(self.fitted.about["structure"])
+
+    @cached_property
+    def worth(self) -> Worth:
+        return worth(self.table, self.fitted)
+
+    @cached_property
+    def points(self) -> TaskPoints:
+        """Of at most two hundred tasks, evenly spaced."""
+        chosen = np.linspace(0, len(self.table) - 1, min(POINTS, len(self.table)))
+        some = self.table.subset(chosen.round().astype(np.intp))
+        low, mean, high = interval(self.prior.task_prior()) * self.table.units
+        own, learned = some.own() * self.table.units, self.fitted.means(some) * self.table.units
+        return TaskPoints(np.array([low, mean, high]), own, learned)
+
+    @cached_property
+    def example(self) -> TaskExample | None:
+        """The task whose number of pulls is the median."""
+        if self.table.arms is None:
+            return None
+        pulls = self.table.pulls
+        i = int(np.argsort(pulls, kind="stable")[len(pulls) // 2])
+        prior = prior_of_others(self.table, self.fitted, i)
+        stats = self.table.stats(i)
+        if self.fitted.stats is not None:
+            stats = self.fitted.stats(self.table, i)
+        belief = interval(prior.condition(self.prior.empty() + stats).belief)
+        one = self.table.subset(np.array([i]))
+        return TaskExample(self.table.tasks[i], one.table[0, 0], one.own()[0], belief)
+
+    @cached_property
+    def sentence(self) -> str:
+        """The verdict in one sentence, with its size."""
+        from adats.learning.report_text import sentence
+
+        return sentence(self.verdict)
+
+    def summary(self) -> SummaryTable:
+        """The prior of a new task, under the verdict."""
+        summary: SummaryTable = replace(self.prior.summary(), title=self.sentence)
+        return summary
+
+    def __repr__(self) -> str:
+        return repr(self.summary())
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()
+
+    def report(self, folder: str | os.PathLike[str]) -> Path:
+        """Write report.md and its figures; returns the path of report.md."""
+        from adats.learning.report import write_report
+
+        return write_report(folder, self)
+
+
+def analyse(
+    source: Any,
+    *,
+    model: str,
+    structure: Structure = "auto",
+    diagonal: bool = False,
+    batch: str | None = None,
+    on_bad: Literal["raise", "drop"] = "raise",
+    seed: int = 1,
+    progress: Callable[[str], None] = lambda step: None,  # noqa: ARG005
+    **columns: Any,
+) -> Analysis:
+    """All that a log tells: a prior, its structure, whether to share it, warnings.
+
+    `source` is an Ibis table, a data frame, files of Parquet, CSV or NDJSON, or of statistics that
+    were kept. `model` is gaussian, linear, binary or count. `columns` name columns of the log:
+    task, arm, reward, time; features of a linear model; pulls, where rewards are their sums (with
+    means=True averages), and of numbers squares, their variance; task_features and arm_features.
+    Names with "{arm}" in them are for tables with columns for each arm. `structure` is how arms
+    belong together; "auto" compares what is possible on held-out tasks.
+    """
+    told = _read(source, model, on_bad, columns)
+    table = told.table
+    check(table, model=model, structure=structure, diagonal=diagonal)
+    progress(STEPS[0])
+    scores = compare(table, seed=seed) if structure == "auto" else []
+    name = chosen(scores) if scores else structure
+    found = estimate(table, model=model, diagonal=diagonal, structure=name)
+    progress(STEPS[1])
+    if table.arms is None:
+        judged = linear_verdict(table, found, diagonal=diagonal, seed=seed)
+    else:
+        judged = _verdict(told, model, columns, _rng(seed, 5))
+    progress(STEPS[2])
+    calibrated = _calibration(told, found, model, columns, seed)
+    names = [] if table.arms is None else list(table.names)
+    moved = None if calibrated is None else drift(calibrated, names)
+    noted = _warnings(told, model, batch, columns)
+    if moved is not None and moved.warning is not None:
+        noted += (moved.warning,)
+    about = found.about | {"warnings": [*found.warnings, *noted]}
+    result = Analysis(
+        table=table,
+        fitted=replace(found, about=about),
+        structures=tuple(scores),
+        verdict=judged,
+        calibration=calibrated,
+        drift=moved,
+        allocation=None if calibrated is None or not names else allocation(calibrated, len(names)),
+        outliers=tuple(outliers(table, found)),
+        warnings=found.warnings + noted,
+        dropped=told.dropped,
+        without_names=_without_names(table, model, name),
+    )
+    progress(STEPS[3])
+    return result
+
+
+def fit(
+    source: Any,
+    *,
+    model: str,
+    structure: Structure = "auto",
+    diagonal: bool = False,
+    batch: str | None = None,
+    on_bad: Literal["raise", "drop"] = "raise",
+    **columns: Any,
+) -> Any:
+    """The prior that a log tells, ready for `AdaTS`, which goes on learning from new tasks.
+
+    The arguments are those of `analyse`, which says more about the same fit. Do not tell the tasks
+    of the log to the agent again: they would count twice. Rows that are no good are an error,
+    unless `on_bad` is "drop". What looks like a mistake in the log is a warning.
+    """
+    told = _read(source, model, on_bad, columns)
+    found = estimate(told.table, model=model, diagonal=diagonal, structure=structure)
+    for text in _warnings(told, model, batch, columns):
+        warnings.warn(text, stacklevel=2)
+    return found.meta
+
+
+def _rng(seed: int, key: int) -> Rng:
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(key,)))
+
+
+def _read(source: Any, model: str, on_bad: Any, columns: dict[str, Any]) -> _Source:
+    """The statistics of a log, or those that were kept: of several logs, their sum."""
+    if hasattr(source, "to_parts"):  # a table of statistics
+        return _Source(source, None, 0)
+    paths = [source] if isinstance(source, (str, os.PathLike)) else source
+    if isinstance(paths, (list, tuple)) and all(isinstance(p, (str, os.PathLike)) for p in paths):
+        kept = [path for path in paths if is_statistics(path)]
+        if kept and len(kept) < len(paths):
+            raise ValueError(
+                f"{kept[0]} has statistics, others are logs: give one kind or the other"
+            )
+        if kept:
+            return _Source(reduce(add, map(load_statistics, kept)), None, 0)
+    log = logs.read_log(source)
+    found = logs.statistics(log, model=model, on_bad=on_bad, **columns)
+    return _Source(found.table, log, found.dropped)
+
+
+def _warnings(
+    told: _Source, model: str, batch: str | None, columns: dict[str, Any]
+) -> tuple[str, ...]:
+    """What looks like a mistake in the log, or like visitors who come again."""
+    found = swapped(told.table)
+    counted = told.table.arms is not None and told.table.kind.SUMS_TELL
+    if batch is not None and not counted:
+        raise ValueError(f"a batch is for binary and count models, not for a {model} one")
+    if told.log is None:
+        return found
+    tasks = logs.spread(told.table.tasks, TASKS)
+    twice = duplicated(told.log, model=model, tasks=tasks, **columns)
+    found += twice
+    if counted and not twice:  # else batches vary for that reason
+        parts = logs.batches(told.log, model=model, batch=batch, **columns)
+        text = None if parts is None else dispersion(parts, model=model).warning
+        found += () if text is None else (text,)
+    return found
+
+
+def _without_names(table: Any, model: str, structure: str) -> Any:
+    if table.arms is None or len(table.arms) < 2 or structure == "exchangeable":
+        return None
+    try:
+        return estimate(table, model=model, structure="exchangeable").meta
+    except ValueError:
+        return None
+
+
+def _verdict(told: _Source, model: str, columns: dict[str, Any], rng: Rng) -> Verdict:
+    """The verdict on arms: with propensities, or after a look at how the log was allocated."""
+    table = told.table
+    n, s, squares = table.table[:, 0], table.table[:, 1], None
+    if not table.kind.SUMS_TELL:
+        squares = table.table[:, 2]
+    known: dict[str, Any] = {"rewards": table.model, "squares": squares, "rng": rng}
+    if told.log is None or table.packed:
+        return verdict(n, s, **known)
+    some = np.sort(rng.permutation(len(table))[:LOOKED])
+    part = table.subset(some)
+    log: dict[str, Any] = {"model": model, "arms": table.arms, **columns}
+    weighted = logs.weighted_cells(told.log, tasks=table.tasks, **log)
+    if weighted is not None:
+        pulls, sums = by_propensity(*weighted)
+        if squares is not None:
+            known["squares"] = squares * pulls / np.maximum(n, 1.0)
+        return verdict(pulls, sums, lengths=table.pulls, weighted=True, **known)
+    halves = logs.first_halves(told.log, tasks=part.tasks, **log)
+    if halves is not None and len(part) == len(table):
+        return verdict(n, s, early=Early(*halves), **known)
+    if halves is not None:
+        own = None if squares is None else squares[some]
+        reason = adaptive(counted(n[some], s[some], table.model, own), Early(*halves), rng)
+        if reason:
+            nan = float("nan")
+            return Verdict("cannot tell from this log", None, nan, (nan, nan), (reason,))
+    return verdict(n, s, **known)
+
+
+def _calibration(
+    told: _Source, found: Fitted, model: str, columns: dict[str, Any], seed: int
+) -> Calibration | None:
+    """One step ahead, where there is a log with times, and with a row a pull."""
+    if told.log is None or columns.get("pulls") is not None:
+        return None
+    table = told.table
+    if columns.get("time") is None and "time" not in told.log.columns:
+        return None
+    if table.since is None or (table.arms is not None and table.packed):
+        return None
+    tasks = logs.spread(table.tasks, TASKS)
+    rows = logs.rows(told.log, model=model, tasks=tasks, arms=table.arms, **columns)
+    return calibrate(table, found, rows, rng=_rng(seed, 3))

@@ -1,0 +1,206 @@
+"""A prior from statistics, with a structure that is given or is found by comparing them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from adats.learning.fitting import gaussian, grids, linear_fit, structured  # noqa: F401
+from adats.learning.fitting.fitted import FITS, Fitted
+from adats.learning.fitting.shrinkage import FOLDS, folds
+from adats.models.core.types import FloatArray, Rng
+
+Structure = Literal["auto", "independent", "level", "full", "exchangeable", "features"]
+SIMPLE = ("exchangeable", "independent", "level", "features", "full")  # the simplest first
+ABOUT = {
+    "independent": "every arm by itself",
+    "exchangeable": "names of arms mean nothing; their level and spread are shared",
+    "level": "arms have means of their own, and a level that the arms of a task share",
+    "full": "any covariance between arms",
+    "features": "means follow from features of tasks or arms",
+}
+COMPARED = 1000  # tasks on which structures are compared, at most
+MOST_ARMS = 30  # with any covariance
+CLEAR = 2.0  # standard errors that a difference has to exceed
+
+
+class StructureScore(NamedTuple):
+    """How a structure does on tasks that it has not seen."""
+
+    structure: str
+    density: FloatArray  # log density of each task's rewards
+    value: FloatArray  # mean reward of the arm chosen by half of a task, in the other half
+    problem: str = ""  # why it could not be fitted
+
+    @property
+    def mean_density(self) -> float:
+        return float(self.density.mean()) if self.density.size else -np.inf
+
+    @property
+    def mean_value(self) -> float:
+        known = self.value[np.isfinite(self.value)]
+        return float(known.mean()) if known.size else np.nan
+
+
+def estimate(
+    table: Any,
+    *,
+    model: str,
+    diagonal: bool = False,
+    structure: Structure = "independent",
+    seed: int = 1,
+) -> Fitted:
+    """The prior of `model`, one of gaussian, linear, binary and count, from statistics by task.
+
+    `diagonal` is for linear models: Σ_0 without covariances. `structure` is for arms: they are
+    "independent"; share a "level" in every task; have any covariance, "full"; are "exchangeable",
+    so that their names mean nothing; or their means follow from "features" of tasks and arms.
+    "auto" takes what does best on held-out tasks (`compare`).
+    """
+    check(table, model=model, structure=structure, diagonal=diagonal)
+    if structure == "auto":
+        structure = chosen(compare(table, seed=seed))
+    more: dict[str, Any] = {"diagonal": True} if diagonal else {}
+    if structure != "independent":
+        more["structure"] = structure
+    found = FITS[model][structure](table, **more)
+    about = {
+        "model": model,
+        "tasks": len(table),
+        "rows": int(table.pulls.sum()),
+        "features": list(table.names) if table.arms is None else None,
+        "since": table.since,
+        "until": table.until,
+        "log_evidence": found.log_evidence,
+        "shrinkage": found.shrinkage,
+        "structure": structure,
+        "unidentified": list(found.unidentified),
+        "warnings": list(found.warnings),
+    }
+    return replace(found, about=about)
+
+
+def check(table: Any, *, model: str, structure: str = "auto", diagonal: bool = False) -> None:
+    """Raise unless there is something to fit, in such a way."""
+    if model != table.model:
+        raise ValueError(f"these are statistics of a {table.model} log, not of a {model} one")
+    if len(table) < 2:
+        raise ValueError(f"a fit needs two tasks or more, to see how they differ; got {len(table)}")
+    if structure not in ("auto", *ABOUT):
+        raise ValueError(f"structure is one of auto, {', '.join(ABOUT)}, got {structure!r}")
+    if not table.pulls.any():
+        raise ValueError("the log is empty: no task has a reward")
+    if structure != "auto" and structure not in FITS[model]:
+        raise ValueError(f"a structure is for models with arms, not for a {model} one")
+    if diagonal and table.arms is not None:
+        raise ValueError("diagonal is for linear models; arms have no covariances")
+
+
+def compare(table: Any, *, seed: int = 1) -> list[StructureScore]:
+    """Every structure that the log allows, on tasks that it was not fitted to.
+
+    Tasks are divided into five folds, and each is scored with a fit to the others: by the log
+    density of its rewards, and by the reward in one half of the task of the arm that looks best
+    after the other half. At most a thousand tasks are compared.
+    """
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(4,)))
+    if len(table) > COMPARED:
+        table = table.subset(np.sort(rng.choice(len(table), COMPARED, replace=False)))
+    names = _possible(table)
+    if len(names) == 1 or len(table) < FOLDS:
+        return [StructureScore(names[0], np.zeros(0), np.zeros(0))]
+    place, (first, second) = folds(table.tasks), halves(table, rng)
+    scores: list[StructureScore] = []
+    for name in names:
+        if name == "full" and not _names_matter(scores):
+            continue
+        density, value = np.empty(len(table)), np.empty(len(table))
+        try:
+            for fold in range(FOLDS):
+                train, test = np.flatnonzero(place != fold), np.flatnonzero(place == fold)
+                part = table.subset(train)
+                found = estimate(part, model=table.model, structure=name)  # type: ignore[arg-type]
+                density[test] = found.log_density(table.subset(test))
+                value[test] = _value(found.means(first.subset(test)), second.subset(test))
+        except ValueError as error:
+            scores.append(StructureScore(name, np.zeros(0), np.zeros(0), str(error)))
+            continue
+        scores.append(StructureScore(name, density, value))
+    return scores
+
+
+def _names_matter(scores: list[StructureScore]) -> bool:
+    """Whether a level with arms of their own is clearly better than without: else there is no use
+    in covariances between arms, and it takes longest."""
+    known = {score.structure: score.density for score in scores if score.density.size}
+    if "level" not in known or "exchangeable" not in known:
+        return True
+    return _clearly(known["level"] - known["exchangeable"])
+
+
+def _possible(table: Any) -> list[str]:
+    names = [name for name in SIMPLE if name in FITS[table.model]]
+    if table.arms is None or len(table.arms) == 1:
+        return ["independent"]
+    if table.task_features is None and table.arm_features is None:
+        names.remove("features")
+    if len(table.arms) > MOST_ARMS:
+        names.remove("full")
+    if table.arms == tuple(range(len(table.arms))) and table.packed:
+        return ["exchangeable"]
+    return names
+
+
+def chosen(scores: Sequence[StructureScore]) -> Any:
+    """The simplest whose held-out density is not clearly worse than the best one's, unless its
+    held-out decisions are clearly worse than that one's."""
+    told = [score for score in scores if score.density.size]
+    if not told:
+        return scores[0].structure
+    best = max(told, key=lambda score: score.mean_density)
+    near = [score for score in told if not _clearly(best.density - score.density)]
+    for score in near:
+        if not _clearly(best.value - score.value):
+            return score.structure
+    return best.structure
+
+
+def _clearly(gains: FloatArray) -> bool:
+    gains = gains[np.isfinite(gains)]
+    if gains.size < 2:
+        return False
+    return bool(gains.mean() > CLEAR * gains.std(ddof=1) / np.sqrt(gains.size))
+
+
+def halves(table: Any, rng: Rng) -> tuple[Any, Any]:
+    """Each task cut in two at random, such that given theta both halves are independent."""
+    count, total = table.table[:, 0], table.table[:, 1]
+    first = np.zeros(table.table.shape)
+    first[:, 0] = np.floor(count / 2 + rng.random(count.shape) * (count % 2 > 0))
+    n, s = first[:, 0], total
+    if table.kind.MOST == 1.0:
+        whole = np.rint(total).astype(int)
+        misses = np.maximum(np.rint(count).astype(int) - whole, 0)
+        n = np.minimum(n, whole + misses)
+        first[:, 1] = rng.hypergeometric(whole, misses, n.astype(int))
+        first[:, 2] = first[:, 1]
+    elif table.kind.WHOLE_REWARDS:
+        share = n / np.maximum(count, 1.0)
+        first[:, 1] = rng.binomial(np.rint(s).astype(int), share)
+    else:  # given the sum, the sum of a part is normal around its share of it
+        share = n / np.maximum(count, 1.0)
+        rest = np.maximum(table.table[:, 2] - total**2 / np.maximum(count, 1.0), 0.0).sum()
+        noise = np.sqrt(rest / max(float((count - (count > 0)).sum()), 1.0))
+        first[:, 1] = share * s + noise * np.sqrt(n * (1 - share)) * rng.standard_normal(n.shape)
+        first[:, 2] = share * table.table[:, 2]
+    return replace(table, table=first), replace(table, table=table.table - first)
+
+
+def _value(means: FloatArray, second: Any) -> FloatArray:
+    """What the best-looking arm of a task gets in its other half, less what all get there."""
+    count, total = second.table[:, 0], second.table[:, 1]
+    known = count > 0
+    arm = np.where(known, means, -np.inf).argmax(axis=1)
+    raw = np.where(known, total / np.where(known, count, 1.0), np.nan)
+    return np.where(known.sum(axis=1) > 1, raw[np.arange(len(arm)), arm], np.nan)

@@ -1,0 +1,272 @@
+"""The verdict from counts by task and arm: its tests, its sizes, its five answers."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from adats.learning import log_tests
+from adats.learning.effects import counted
+from adats.learning.log_tests import (
+    dealt_within_tasks,
+    level_matters,
+    names_matter,
+    pulls_by_name,
+    pulls_drift,
+    pulls_follow_rewards,
+)
+from adats.learning.task_savings import Gain, Saving, fits, ratio, savings, split
+from adats.learning.verdict import Early, by_propensity, judged, verdict
+
+
+def numbers(rng, tasks, names, *, pulls=20.0, own=0.3, level=0.0):
+    """Arguments of `verdict`: Gaussian rewards with noise 1, every arm pulled as often."""
+    names = np.asarray(names)
+    theta = names + level * rng.standard_normal((tasks, 1))
+    theta = theta + own * rng.standard_normal((tasks, names.size))
+    n = np.full(theta.shape, pulls)
+    sums = n * theta + np.sqrt(n) * rng.standard_normal(theta.shape)
+    squares = sums**2 / n + rng.chisquare(pulls - 1, theta.shape)
+    return {"pulls": n, "sums": sums, "squares": squares, "rewards": "gaussian"}
+
+
+def clicks(rng, tasks, rates, pulls=300):
+    n = np.full((tasks, len(rates)), float(pulls))
+    return {"pulls": n, "sums": rng.binomial(pulls, rates, n.shape) * 1.0, "rewards": "binary"}
+
+
+def counts_of(log):
+    return counted(log["pulls"], log["sums"], log["rewards"], log.get("squares"))
+
+
+# do names matter, does the level?
+
+
+def test_dealing_at_random_has_the_covariance_of_all_permutations(monkeypatch):
+    """The limit for many tasks, from one task dealt in all ways."""
+    rng = np.random.default_rng(0)
+    x = np.append(rng.standard_normal(3), 0.0)[None]
+    here = np.array([[True, True, True, False]])
+    x[0, :3] -= x[0, :3].mean()
+    cov = np.cov(np.array(list(permutations(x[0, :3]))).T, bias=True)
+    far = x[0, :3] @ np.linalg.pinv(cov, rcond=1e-9) @ x[0, :3]
+    monkeypatch.setattr(log_tests, "MANY", 1)
+    monkeypatch.setattr(log_tests, "OFTEN", 1)
+    assert dealt_within_tasks(x, here, rng) == pytest.approx(stats.chi2.sf(far, 2))
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("tasks", [15, 450])
+def test_names_that_mean_nothing_seldom_matter(tasks):
+    rng = np.random.default_rng(1)
+    logs = 200
+    chances = [
+        names_matter(counts_of(numbers(rng, tasks, [0.0] * 4, level=0.5)), rng) for _ in range(logs)
+    ]
+    assert stats.binomtest(int((np.array(chances) <= 0.1).sum()), logs, 0.1).pvalue > 0.001
+    assert np.mean(np.array(chances) <= 0.02) <= 0.05
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("tasks", [15, 450])
+def test_levels_that_are_none_seldom_matter(tasks):
+    rng = np.random.default_rng(2)
+    logs = 100
+    chances = [
+        level_matters(counts_of(numbers(rng, tasks, [0.0, 0.3, 0.6])), rng) for _ in range(logs)
+    ]
+    assert stats.binomtest(int((np.array(chances) <= 0.1).sum()), logs, 0.1).pvalue > 0.001
+
+
+def test_names_and_levels_are_found_where_they_are():
+    rng = np.random.default_rng(3)
+    for tasks in (60, 450):
+        assert names_matter(counts_of(numbers(rng, tasks, [0.0, 0.3, 0.6])), rng) < 0.01
+        assert level_matters(counts_of(numbers(rng, tasks, [0.0] * 3, level=0.4)), rng) < 0.01
+
+
+def test_arms_that_occur_in_one_task_only_are_no_error():
+    rng = np.random.default_rng(4)
+    log = clicks(rng, 450, [0.1] * 5, 20)
+    log["pulls"][1:, 4] = 0.0
+    log["sums"][1:, 4] = 0.0
+    assert 0.0 < names_matter(counts_of(log), rng) <= 1.0
+
+
+# adaptive logs
+
+
+def test_pulls_that_follow_rewards_are_seen_and_others_are_not():
+    rng = np.random.default_rng(5)
+    first = counts_of(numbers(rng, 200, [0.0, 0.2, 0.4], pulls=10.0))
+    later = np.where(first.means == first.means.max(axis=1, keepdims=True), 24.0, 3.0)
+    assert pulls_follow_rewards(first, later) < 1e-6
+    assert pulls_follow_rewards(first, rng.permuted(later, axis=1)) > 0.001
+    assert pulls_drift(first.pulls + later, first.pulls) < 1e-6
+    assert pulls_drift(2 * first.pulls, first.pulls) > 0.5
+    assert pulls_by_name(first, rng) == 1.0
+
+
+@pytest.mark.statistical
+def test_pulls_in_random_order_do_not_drift():
+    rng = np.random.default_rng(6)
+    pulls = rng.integers(1, 30, (400, 4))
+    chances = []
+    for _ in range(200):
+        early = rng.multivariate_hypergeometric
+        half = np.array([early(row, int(row.sum()) // 2) for row in pulls[:60]])
+        chances.append(pulls_drift(pulls[:60] * 1.0, half * 1.0))
+    assert stats.kstest(chances, "uniform").pvalue > 0.001
+
+
+def test_a_log_that_follows_its_rewards_cannot_tell_unless_it_has_propensities():
+    rng = np.random.default_rng(7)
+    log = numbers(rng, 200, [0.0, 0.2, 0.4], pulls=10.0)
+    first = Early(log["pulls"], log["sums"])
+    means = log["sums"] / log["pulls"]
+    more = np.where(means == means.max(axis=1, keepdims=True), 24.0, 3.0)
+    log = log | {"pulls": log["pulls"] + more, "sums": log["sums"] + more * means}
+    log["squares"] = log["squares"] + more * (means**2 + 1.0)
+    found = verdict(**log, early=first, rng=rng)
+    assert found.answer == "cannot tell from this log"
+    assert "drift within tasks" in found.reasons[0]
+    assert verdict(**log, rng=rng).answer == "cannot tell from this log"  # by the names of arms
+    assert verdict(**log, weighted=True, rng=rng).answer != "cannot tell from this log"
+
+
+def test_weights_of_one_change_nothing_and_uneven_ones_count_less():
+    ones = np.array([[4.0, 0.0]])
+    pulls, sums = by_propensity(ones, ones, np.array([[3.0, 0.0]]))
+    assert pulls.tolist() == ones.tolist()
+    assert sums.tolist() == [[3.0, 0.0]]
+    w, y = np.array([1.0, 2.0, 5.0]), np.array([1.0, 0.0, 1.0])
+    pulls, sums = by_propensity(*(np.array([[x]]) for x in (w.sum(), (w**2).sum(), (w * y).sum())))
+    assert pulls[0, 0] == pytest.approx(64 / 30)
+    assert (sums / pulls)[0, 0] == pytest.approx(6 / 8)
+
+
+# how much is saved
+
+
+def test_halves_are_independent_given_the_rates():
+    rng = np.random.default_rng(8)
+    for log in (clicks(rng, 4000, [0.1, 0.3], 9), numbers(rng, 4000, [0.0, 1.0], pulls=9.0, own=0)):
+        counts = counts_of(log)
+        one, two = split(counts, rng)
+        assert one.pulls + two.pulls == pytest.approx(counts.pulls)
+        assert one.sums + two.sums == pytest.approx(counts.sums)
+        for k in (0, 1):
+            agree = np.corrcoef(one.means[:, k], two.means[:, k])[0, 1]
+            assert abs(agree) < 4 / np.sqrt(4000)
+
+
+@pytest.mark.statistical
+def test_the_error_of_a_ratio_has_all_three_parts():
+    rng = np.random.default_rng(9)
+    rows, tasks = 4000, 100
+    parts, errors = [], []
+    for _ in range(150):
+        shift, of_task = 0.05 * rng.standard_normal(), 0.5 * rng.standard_normal(tasks)
+        task = np.tile(np.arange(tasks), rows // tasks)
+        x = rng.standard_normal((rows, 3))
+        gained = 0.3 + shift + 0.05 * x[:, 0] + of_task[task] + 0.4 * rng.standard_normal(rows)
+        part, error = ratio(gained, np.ones(rows), task, x)
+        parts.append(part)
+        errors.append(error)
+    widened = 1.08 * np.std(parts)
+    assert np.mean(errors) == pytest.approx(widened, rel=4 / np.sqrt(2 * 150))
+
+
+def test_alike_tasks_save_all_over_alone_and_nothing_over_pooled():
+    rng = np.random.default_rng(10)
+    counts = counts_of(numbers(rng, 150, [0.0, 0.4, 0.8], own=0.0))
+    alone, pool = savings(counts, fits(counts), rng)
+    assert alone.part > 0.95
+    assert abs(pool.part) < 0.05
+
+
+# the answers
+
+
+@pytest.mark.parametrize(
+    ("log", "answer", "structure"),
+    [
+        (lambda rng: numbers(rng, 200, [0.0, 0.1, 0.5, 0.55], pulls=60.0), "share", "independent"),
+        (lambda rng: numbers(rng, 300, [0.0] * 4), "each for itself", None),
+        (lambda rng: numbers(rng, 100, [0.0, 0.3, 0.6], own=0.0, level=0.5), "one for all", None),
+        (lambda rng: clicks(rng, 80, [0.02, 0.05]), "one for all", None),
+        (lambda rng: numbers(rng, 9, [0.0, 2.0]), "too little data", None),
+        (lambda rng: numbers(rng, 14, [0.0, 0.25, 0.3]), "too little data", None),
+    ],
+)
+def test_the_answers(log, answer, structure):
+    rng = np.random.default_rng(11)
+    found = verdict(**log(rng), rng=rng)
+    assert found.answer == answer
+    assert found.structure == structure
+    assert found.reasons
+    if found.over_alone:
+        assert found.interval[0] < found.saving < found.interval[1]
+
+
+def test_units_and_empty_tasks_do_not_matter():
+    rng = np.random.default_rng(12)
+    log = numbers(rng, 60, [0.0, 0.5, 0.5])
+    n, s, q = (log[k] for k in ("pulls", "sums", "squares"))
+    other = {"pulls": n, "sums": 7 * s + 100 * n, "squares": 49 * q + 1400 * s + 1e4 * n}
+    other = {k: np.concatenate([x, np.zeros((3, 3))]) for k, x in other.items()}
+    one = verdict(**log, rng=np.random.default_rng(1))
+    two = verdict(**other, rewards="gaussian", rng=np.random.default_rng(1))
+    assert two.answer == one.answer
+    assert two.saving == pytest.approx(one.saving, abs=0.03)
+    assert two.names == one.names
+
+
+def test_a_single_arm_or_no_success_is_no_error():
+    rng = np.random.default_rng(13)
+    found = verdict(**numbers(rng, 30, [0.0]), rng=rng)
+    assert (found.answer, found.saving) == ("each for itself", 0.0)
+    assert verdict(**clicks(rng, 30, [0.0, 0.0]), rng=rng).answer != "share"
+    log = clicks(rng, 40, [0.1, 0.2, 0.3])
+    log["pulls"][::2, 2] = np.nan
+    log["sums"][::2, 2] = np.nan
+    assert np.isfinite(verdict(**log, rng=rng).saving)
+
+
+def test_the_rule():
+    none, some = Saving(0.0, 0.01), Saving(0.2, 0.02)
+    yes, no = Gain(3.0, 1.0), Gain(2.0, 1.0)
+    assert judged(0.01, 0.5, some, some, yes).answer == "share"
+    assert judged(0.01, 0.01, some, some, yes).structure == "level"
+    assert judged(0.5, 0.01, some, some, yes).structure == "exchangeable"
+    assert judged(0.03, 0.03, some, some, yes).answer == "too little data"  # neither matters
+    assert judged(0.01, 0.5, some, some, no).answer == "too little data"  # no held-out gain
+    assert judged(0.01, 0.5, some, none, yes).answer == "one for all"
+    assert judged(0.01, 0.5, some, Saving(0.05, 0.05), yes).answer == "too little data"
+    assert judged(0.01, 0.5, some, Saving(-0.05, 0.1), yes).answer == "one for all"
+    assert judged(0.01, 0.5, none, some, yes).answer == "each for itself"
+    assert judged(0.5, 0.5, Saving(0.0, 0.1), some, no).answer == "too little data"
+
+
+def test_intervals_are_those_of_the_logarithm_of_what_is_left():
+    saving = Saving(0.2, 0.08)  # 0.8 is left, with an error of a tenth of it
+    assert saving.high == pytest.approx(1 - 0.8 * np.exp(-0.1645))
+    assert saving.low == pytest.approx(1 - 0.8 * np.exp(0.1645))
+    assert Saving(1.0, 0.01).high < 1.01
+
+
+def test_bad_arrays_raise():
+    rng, ones = np.random.default_rng(14), np.ones((20, 2))
+    with pytest.raises(ValueError, match=r"\(tasks, arms\) alike, not \(20, 2\) and \(20, 1\)"):
+        verdict(ones, ones[:, :1], rewards="binary", rng=rng)
+    bad = ones.copy()
+    bad[3, 1] = 2.0
+    with pytest.raises(ValueError, match="task 3 has 2 successes in 1 pulls of arm 1"):
+        verdict(ones, bad, rewards="binary", rng=rng)
+    with pytest.raises(ValueError, match="at least 0"):
+        verdict(-ones, ones, rewards="count", rng=rng)
+    with pytest.raises(ValueError, match="sums of count rewards must be at least 0"):
+        verdict(ones, -ones, rewards="count", rng=rng)
+    with pytest.raises(ValueError, match="squares"):
+        verdict(ones, ones, rewards="gaussian", rng=rng)
