@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from adats.learning.effects import Counts, Prior, Rewards, counted, linearised, pooled
+from adats.learning.effects import Prior, Rewards, TaskCounts, counted, linearised, pooled
 from adats.learning.rehearsal import believed, play
 from adats.learning.task_savings import LEAST, Z90, fits, played
 from adats.learning.verdict import Early, verdict
@@ -113,7 +113,7 @@ def _sampled(
         rows = slice(start, start + 50)
         here, lengths = plan[rows] > 0, plan[rows].sum(axis=1)
         blank = np.zeros(here.shape)
-        like = Counts(blank, blank, "gaussian", 1.0, np.ceil(lengths / 2))
+        like = TaskCounts(blank, blank, "gaussian", 1.0, np.ceil(lengths / 2))
         one = play(prior, theta[rows], here, like, (rng, rng))
         belief = believed(prior, linearised(one, one.pulls))
         like = like._replace(lengths=lengths - like.lengths)
@@ -125,7 +125,7 @@ def _sampled(
     return pulls, sums, Early(*first)
 
 
-def truth(shape: Shape, counts: Counts, rng: Rng) -> list[tuple[float, float]]:
+def truth(shape: Shape, counts: TaskCounts, rng: Rng) -> list[tuple[float, float]]:
     """What sharing by the fit of this log saves in new tasks, over alone and over pooled."""
     size = max(20_000 // shape.arms, 2000)
     theta, plan = shape.draw(rng, size)

@@ -6,8 +6,8 @@ from scipy import stats
 from scipy.special import expit
 
 from adats.learning.effects import (
-    Counts,
     Spreads,
+    TaskCounts,
     Working,
     arms_given,
     counted,
@@ -100,7 +100,7 @@ def test_spreads_are_found():
 def test_linearised_counts_are_exact_where_they_are_linearised():
     eta = np.array([[-2.0, 0.5]])
     p = expit(eta)
-    work = linearised(Counts(np.array([[10.0, 0.0]]), 10 * p, "binary", 1.0, np.ones(1)), eta)
+    work = linearised(TaskCounts(np.array([[10.0, 0.0]]), 10 * p, "binary", 1.0, np.ones(1)), eta)
     assert work.means[0, 0] == pytest.approx(-2.0)
     assert work.means[0, 1] == 0.0
     assert work.phi == pytest.approx(1 / (p * (1 - p)))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from adats.learning.effects import Counts, Prior, Working
+from adats.learning.effects import Prior, TaskCounts, Working
 from adats.learning.rehearsal import batches, believed, play, settled
 
 
@@ -29,7 +29,7 @@ def test_beliefs_are_those_of_the_joint_normal_density():
 def test_log_odds_are_near_quadrature(n, s):
     """The mode of a skewed posterior: within a fifth of its standard deviation."""
     prior = Prior(np.array([-2.5]), np.array([0.5]))
-    belief = settled(prior, Counts(np.array([[n]]), np.array([[s]]), "binary", 1.0, np.ones(1)))
+    belief = settled(prior, TaskCounts(np.array([[n]]), np.array([[s]]), "binary", 1.0, np.ones(1)))
     x = np.linspace(-9, 5, 4001)
     log = s * np.log(expit(x)) + (n - s) * np.log(expit(-x)) - (x + 2.5) ** 2 / 1.0
     w = np.exp(log - log.max())
@@ -60,7 +60,7 @@ def test_regret_is_near_that_of_the_simulator(rounds):
     prior = Prior(np.array([0.0, 0.2, 0.4]), np.full(3, 0.49))
     theta = rng.normal(prior.mean, 0.7, (6000, 3))
     blank, lengths = np.zeros(theta.shape), np.full(6000, float(rounds))
-    like = Counts(blank, blank, "gaussian", 1.0, lengths)
+    like = TaskCounts(blank, blank, "gaussian", 1.0, lengths)
     pulls = play(prior, theta, blank == 0, like, (rng, rng)).pulls
     regret = theta.max(axis=1) * rounds - (pulls * theta).sum(axis=1)
     expected = result.mean("oracle-ts") / 2
@@ -74,7 +74,7 @@ def test_arms_that_a_task_lacks_are_not_pulled_and_better_ones_are(rewards):
     theta = np.tile([0.1, 0.6, 0.9], (50, 1))
     here = np.tile([True, True, False], (50, 1))
     blank = np.zeros(theta.shape)
-    like = Counts(blank, blank, rewards, 0.1, np.full(50, 300.0))
+    like = TaskCounts(blank, blank, rewards, 0.1, np.full(50, 300.0))
     start = {"binary": 0.0, "count": -1.0, "gaussian": 0.5}[rewards]
     found = play(Prior(np.full(3, start), np.ones(3)), theta, here, like, (rng, rng))
     assert (found.pulls[:, 2] == 0).all()

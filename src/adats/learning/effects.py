@@ -26,7 +26,7 @@ MOST_LOG = 30.0  # of a count's mean
 LEAST_VARIANCE = 1e-9
 
 
-class Counts(NamedTuple):
+class TaskCounts(NamedTuple):
     """Pulls and rewards of every task and arm, 0 where an arm does not occur."""
 
     pulls: FloatArray  # (tasks, arms)
@@ -41,7 +41,7 @@ class Counts(NamedTuple):
         means: FloatArray = self.sums / np.where(self.pulls > 0, self.pulls, 1.0)
         return means
 
-    def take(self, rows: IntArray) -> "Counts":
+    def take(self, rows: IntArray) -> "TaskCounts":
         """Some tasks."""
         return self._replace(
             pulls=self.pulls[rows], sums=self.sums[rows], lengths=self.lengths[rows]
@@ -119,7 +119,7 @@ def rate(rewards: Rewards, eta: FloatArray) -> FloatArray:
     return found
 
 
-def linearised(counts: Counts, eta: FloatArray) -> Working:
+def linearised(counts: TaskCounts, eta: FloatArray) -> Working:
     """Around η̂ = `eta`."""
     here = counts.pulls > 0
     if counts.rewards == "gaussian":
@@ -136,21 +136,21 @@ def counted(
     rewards: Rewards,
     squares: FloatArray | None = None,
     lengths: FloatArray | None = None,
-) -> Counts:
+) -> TaskCounts:
     """The counts; gaussian rewards need squares, which tell their noise."""
     lengths = np.maximum(np.round(pulls.sum(axis=1) if lengths is None else lengths), 1.0)
     if rewards != "gaussian":
-        return Counts(pulls, sums, rewards, 1.0, lengths)
+        return TaskCounts(pulls, sums, rewards, 1.0, lengths)
     if squares is None:
         raise ValueError("gaussian rewards need the sums of their squares too; pass squares")
     rest = float((squares - sums**2 / np.where(pulls > 0, pulls, 1.0)).sum())
     degrees = float((pulls - (pulls > 0)).sum())
     if degrees <= 0 or rest <= 0:
         raise ValueError("the noise cannot be told: no task pulled an arm twice")
-    return Counts(pulls, sums, rewards, rest / degrees, lengths)
+    return TaskCounts(pulls, sums, rewards, rest / degrees, lengths)
 
 
-def smoothed(counts: Counts, *, arms: bool = True, tasks: bool = True) -> FloatArray:
+def smoothed(counts: TaskCounts, *, arms: bool = True, tasks: bool = True) -> FloatArray:
     """A first η̂ of every task and arm: the levels of both, or of one, from their totals."""
     shape = counts.pulls.shape
     m = (counts.sums.sum() + 0.5) / (counts.pulls.sum() + 1.0)
@@ -206,7 +206,7 @@ def arms_given(counts: Working, spreads: Spreads) -> Prior:
     return Prior(centre + mean, own + np.diagonal(cov), level)
 
 
-def pooled(counts: Counts) -> Prior:
+def pooled(counts: TaskCounts) -> Prior:
     """One sampler for all tasks: what it knows of each arm from all pulls together."""
     total = counts._replace(
         pulls=counts.pulls.sum(axis=0)[None], sums=counts.sums.sum(axis=0)[None]

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from scipy.special import chdtrc, ndtr
 
-from adats.learning.effects import Counts, linearised, smoothed
+from adats.learning.effects import TaskCounts, linearised, smoothed
 from adats.models.core.types import BoolArray, FloatArray, Rng
 
 MANY = 400  # tasks from which on permutations are replaced by their limit
@@ -13,7 +13,7 @@ OFTEN = 20  # tasks that an arm must occur in for that limit
 PERMUTATIONS = 399
 
 
-def names_matter(counts: Counts, rng: Rng) -> float:
+def names_matter(counts: TaskCounts, rng: Rng) -> float:
     """Chance of such differences of arms if (pulls, sums) were dealt to a task's arms at random."""
     return dealt_within_tasks(_scores(counts, within_tasks=True), counts.pulls > 0, rng)
 
@@ -48,7 +48,7 @@ def dealt_within_tasks(x: FloatArray, here: BoolArray, rng: Rng) -> float:
     return float((1 + (far(u) >= seen * (1 - 1e-9)).sum()) / (1 + PERMUTATIONS))
 
 
-def level_matters(counts: Counts, rng: Rng) -> float:
+def level_matters(counts: TaskCounts, rng: Rng) -> float:
     """Chance of such agreement of a task's arms if they were dealt to tasks at random."""
     here = counts.pulls > 0
     x = _scores(counts, within_tasks=False)
@@ -69,7 +69,7 @@ def level_matters(counts: Counts, rng: Rng) -> float:
     return (1 + beyond) / (1 + PERMUTATIONS)
 
 
-def _scores(counts: Counts, *, within_tasks: bool) -> FloatArray:
+def _scores(counts: TaskCounts, *, within_tasks: bool) -> FloatArray:
     """Weighted gaps of means of η, from the mean of their task or of their arm."""
     work = linearised(counts, smoothed(counts, arms=not within_tasks, tasks=within_tasks))
     n = work.pulls / work.phi
@@ -82,7 +82,7 @@ def _scores(counts: Counts, *, within_tasks: bool) -> FloatArray:
     return np.asarray(w * (work.means - centre))
 
 
-def pulls_by_name(counts: Counts, rng: Rng) -> float:
+def pulls_by_name(counts: TaskCounts, rng: Rng) -> float:
     """Chance of such a preference for some arms if pulls were dealt to a task's arms at random."""
     return dealt_within_tasks(_preference(counts.pulls), counts.pulls > 0, rng)
 
@@ -95,7 +95,7 @@ def _preference(pulls: FloatArray) -> FloatArray:
     return np.asarray(np.where(here, pulls / np.maximum(total, 1.0) - even, 0.0))
 
 
-def pulls_follow_rewards(counts: Counts, later: FloatArray | None = None) -> float:
+def pulls_follow_rewards(counts: TaskCounts, later: FloatArray | None = None) -> float:
     """Chance of such agreement of pulls and rewards within tasks if pulls were set beforehand.
 
     What each arm has in all tasks is subtracted from both. `later` are pulls after the rewards

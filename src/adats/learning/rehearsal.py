@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from adats.learning.effects import Counts, Prior, Working, linearised
+from adats.learning.effects import Prior, TaskCounts, Working, linearised
 from adats.models.core.types import BoolArray, FloatArray, Rng
 
 GROWTH = 1.2  # of batches
@@ -55,7 +55,7 @@ def believed(prior: Prior, work: Working) -> LevelBelief:
     )
 
 
-def settled(prior: Prior, counts: Counts, eta: FloatArray | None = None) -> LevelBelief:
+def settled(prior: Prior, counts: TaskCounts, eta: FloatArray | None = None) -> LevelBelief:
     """The posterior with counts linearised around its own mean."""
     eta = np.broadcast_to(prior.mean, counts.pulls.shape) if eta is None else eta
     steps = 1 if counts.rewards == "gaussian" else STEPS
@@ -69,9 +69,9 @@ def play(
     prior: Prior,
     theta: FloatArray,
     here: BoolArray,
-    like: Counts,
+    like: TaskCounts,
     rng: tuple[Rng, Rng],
-) -> Counts:
+) -> TaskCounts:
     """Pulls and rewards of Thompson sampling in tasks with these rates.
 
     `here` says which arms a task has; lengths and rewards are `like` those. One generator draws
@@ -103,7 +103,7 @@ def batches(lengths: FloatArray) -> FloatArray:
     return sizes
 
 
-def _rewarded(like: Counts, theta: FloatArray, pulls: FloatArray, rng: Rng) -> FloatArray:
+def _rewarded(like: TaskCounts, theta: FloatArray, pulls: FloatArray, rng: Rng) -> FloatArray:
     """Sums of new rewards."""
     if like.rewards == "gaussian":
         return theta * pulls + np.sqrt(like.noise * pulls) * rng.standard_normal(theta.shape)

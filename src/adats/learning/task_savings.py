@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 
 from adats.learning.effects import (
-    Counts,
     Effects,
     Prior,
+    TaskCounts,
     Working,
     arms_given,
     learn,
@@ -82,7 +82,7 @@ class Fits(NamedTuple):
         return self.effects.prior, self.alone.prior
 
 
-def fits(counts: Counts) -> Fits:
+def fits(counts: TaskCounts) -> Fits:
     """Both fits; clicks and counts are linearised anew until they have settled."""
     eta = smoothed(counts)
     for _ in range(1 if counts.rewards == "gaussian" else RELINEARISED):
@@ -92,7 +92,7 @@ def fits(counts: Counts) -> Fits:
     return Fits(effects, learn(work, names=False, level=False), work)
 
 
-def savings(counts: Counts, found: Fits, rng: Rng) -> tuple[Saving, Saving]:
+def savings(counts: TaskCounts, found: Fits, rng: Rng) -> tuple[Saving, Saving]:
     """Against each task alone, and against one sampler for all."""
     task, features, regret = possible(counts, found, rng)
     floor = LEAST * regret[1:].mean(axis=1)[::-1]
@@ -104,7 +104,7 @@ def savings(counts: Counts, found: Fits, rng: Rng) -> tuple[Saving, Saving]:
     return result[0], result[1]
 
 
-def possible(counts: Counts, found: Fits, rng: Rng) -> tuple[IntArray, FloatArray, FloatArray]:
+def possible(counts: TaskCounts, found: Fits, rng: Rng) -> tuple[IntArray, FloatArray, FloatArray]:
     """Regrets of share, alone and pooled in new tasks with the arms and lengths of the log's.
 
     Every row has its own draw of the effects that the log leaves possible. Gives the task whose
@@ -126,7 +126,7 @@ def possible(counts: Counts, found: Fits, rng: Rng) -> tuple[IntArray, FloatArra
     return task, np.stack([*_features(counts, priors, a), own, level], axis=1), lost
 
 
-def _features(counts: Counts, priors: tuple[Prior, ...], a: FloatArray) -> list[FloatArray]:
+def _features(counts: TaskCounts, priors: tuple[Prior, ...], a: FloatArray) -> list[FloatArray]:
     """What matters of effects of arms: of pooled's favourites, of share's, and their spread."""
     here, weight = counts.pulls > 0, counts.lengths / counts.lengths.sum()
     usual = (weight / here.sum(axis=1)) @ here  # how often each arm is there to be pulled
@@ -138,7 +138,7 @@ def _features(counts: Counts, priors: tuple[Prior, ...], a: FloatArray) -> list[
 
 
 def played(
-    priors: tuple[Prior, ...], theta: FloatArray, here: BoolArray, rows: Counts, rng: Rng
+    priors: tuple[Prior, ...], theta: FloatArray, here: BoolArray, rows: TaskCounts, rng: Rng
 ) -> list[FloatArray]:
     """Pulls of each arm by each prior, with the same random numbers."""
     seeds = rng.integers(2**63, size=2)
@@ -177,7 +177,7 @@ def ratio(
     return part, WIDENED * math.sqrt(possible + between / n_task.size + luck / e.size)
 
 
-def held_out(counts: Counts, found: Fits, rng: Rng) -> Gain:
+def held_out(counts: TaskCounts, found: Fits, rng: Rng) -> Gain:
     """Reward that a task gains by sharing over playing alone, with its standard error.
 
     The arms' effects come from the other folds. Half of a task's rewards says in which rates the
@@ -214,13 +214,13 @@ def _fitted_to_others(work: Working, fit: Effects, chosen: IntArray) -> Prior:
     return Prior(mean, spread, spreads.level)
 
 
-def _stacked(one: Counts, two: Counts) -> Counts:
+def _stacked(one: TaskCounts, two: TaskCounts) -> TaskCounts:
     pairs = zip((one.pulls, one.sums, one.lengths), (two.pulls, two.sums, two.lengths), strict=True)
     pulls, sums, lengths = (np.concatenate(pair) for pair in pairs)
     return one._replace(pulls=pulls, sums=sums, lengths=lengths)
 
 
-def split(counts: Counts, rng: Rng) -> tuple[Counts, Counts]:
+def split(counts: TaskCounts, rng: Rng) -> tuple[TaskCounts, TaskCounts]:
     """The rewards of every task and arm dealt at random to two halves."""
     n, s = counts.pulls, counts.sums
     if counts.rewards == "binary" and bool(((n == np.floor(n)) & (s == np.floor(s))).all()):

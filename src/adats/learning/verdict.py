@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from adats.learning.effects import Counts, Rewards, counted
+from adats.learning.effects import Rewards, TaskCounts, counted
 from adats.learning.log_tests import (
     level_matters,
     names_matter,
@@ -129,7 +129,7 @@ def by_propensity(
     return pulls, pulls * rewards / np.where(here, weights, 1.0)
 
 
-def adaptive(counts: Counts, early: Early | None, rng: Rng) -> str | None:
+def adaptive(counts: TaskCounts, early: Early | None, rng: Rng) -> str | None:
     """Why the log cannot tell, if it cannot."""
     if early is None:
         follows, drift = pulls_follow_rewards(counts), 1.0

@@ -21,4 +21,4 @@ def result_figure(result: Result, *, title: str | None = None) -> "Figure":
     note = f"{result.runs} runs of {result.rounds} rounds a task"
     name = str(result.problem["name"]) if title is None else title
     chart = plots.Chart(name, note, np.arange(result.tasks + 1.0), curves)
-    return plots.regret_figure([chart], columns=2, legend="corner")
+    return plots.regret_figure([chart])

@@ -20,7 +20,7 @@ Verdict = Literal["holds", "does not hold", "undecided"]  # of a measure, and of
 LEVEL = 0.05  # the chance, at most, that any verdict of a report is wrong
 MAJOR = 1.5  # a ratio of regrets that counts as a major difference
 CLOSE = 1.25  # one that counts as none where σ_0 is to be learned
-STEADY = 0.25  # a change over all tasks, as a share of a task's regret, that counts as none
+STEADY = 0.1  # a change over all tasks, as a share of a task's regret, that counts as none
 TAIL = 0.99
 RESAMPLES = 400
 
