@@ -246,7 +246,7 @@ class StreamedBody(NamedTuple):
                 await asyncio.wait(
                     (sent, gone, stopped), timeout=SLOWEST, return_when=asyncio.FIRST_COMPLETED
                 )
-                if not sent.done() or self.stop.is_set():
+                if not sent.done() or (more and self.stop.is_set()):  # after the end it always is
                     sent.cancel()
                     if "abort" in scope:
                         scope["abort"]()
