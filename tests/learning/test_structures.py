@@ -44,10 +44,16 @@ def made(model, world, *, tasks=400, arms=4, seed=0, pulls=40):
     return ArmTable(KINDS[model], tuple(range(tasks)), names, table, task_features=known)
 
 
-@pytest.mark.parametrize("model", KINDS)
-@pytest.mark.parametrize("world", WORLDS)
+QUICK = [("gaussian", world) for world in WORLDS] + [("binary", "level")]
+SLOW = [(model, world) for model in ("binary", "count") for world in WORLDS]
+
+
+@pytest.mark.parametrize(
+    ("model", "world"),
+    QUICK + [pytest.param(*case, marks=pytest.mark.heavy) for case in SLOW if case not in QUICK],
+)
 def test_the_structure_is_found(model, world):
-    table = made(model, world)
+    table = made(model, world, tasks=250)
     scores = compare(table)
     assert chosen(scores) == world
     names = [score.structure for score in scores]
