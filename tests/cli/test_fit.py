@@ -162,3 +162,32 @@ def test_clicks_whose_arms_move_together(monkeypatch, capsys, tmp_path):
     assert call(monkeypatch, "fit", "binary", log, *words) == 0
     assert call(monkeypatch, "fit", "binary", stats, "--structure", "level", "--out", out) == 0
     assert call(monkeypatch, "fit", "gaussian", log, *words) == 2
+
+
+def test_tables_of_sums_means_and_columns_for_each_arm(monkeypatch, capsys, tmp_path):
+    rng = np.random.default_rng(4)
+    n, rate = rng.integers(20, 60, (30, 2)), np.array([0.2, 0.4])
+    clicks = rng.binomial(n, rate)
+    wide = {"page": np.arange(30)}
+    for k, arm in enumerate("ab"):
+        wide |= {f"{arm}_shown": n[:, k], f"{arm}_clicks": clicks[:, k]}
+    pl.DataFrame(wide).write_csv(tmp_path / "wide.csv")
+    words = ["--task", "page", "--pulls", "{arm}_shown", "--reward", "{arm}_clicks"]
+    out = tmp_path / "prior.json"
+    assert call(monkeypatch, "fit", "binary", tmp_path / "wide.csv", *words, "--out", out) == 0
+    assert f"{n.sum():,} rewards" in " ".join(capsys.readouterr().out.split())
+    prior = adats.load_prior(out)
+    assert prior.arms == ("a", "b")
+    np.testing.assert_allclose(prior.task_prior().mean, rate, atol=0.05)
+    mean = rng.normal([1.0, 2.0], 0.3, (30, 2))
+    long = {"task": np.repeat(np.arange(30), 2), "arm": ["a", "b"] * 30, "n": 10}
+    table = pl.DataFrame(long | {"mean": mean.ravel(), "var": 1.0})
+    table.write_csv(tmp_path / "means.csv")
+    words = ["--pulls", "n", "--reward", "mean", "--squares", "var", "--out", out]
+    assert call(monkeypatch, "fit", "gaussian", tmp_path / "means.csv", *words) == 0
+    np.testing.assert_allclose(adats.load_prior(out).task_prior().mean, [1.0, 2.0], atol=0.3)
+    dated = table.with_columns(day=pl.lit("13/02/2026"))
+    dated.write_csv(tmp_path / "dated.csv")
+    words += ["--time", "day"]
+    assert call(monkeypatch, "fit", "gaussian", tmp_path / "dated.csv", *words) == 2
+    assert "'day' must be a time such as" in " ".join(capsys.readouterr().err.split())

