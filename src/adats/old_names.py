@@ -35,6 +35,11 @@ MOVED = {
     "tables": "learning.tables",
     "types": "models.core.types",
 }
+PARTS_MOVED = {
+    "fitting.calibration": "learning.calibration",
+    "fitting.report": "learning.report",
+    "fitting.verdict": "learning.verdict",
+}
 
 
 class _OldNames(MetaPathFinder, Loader):
@@ -55,8 +60,9 @@ class _OldNames(MetaPathFinder, Loader):
         return None
 
     def exec_module(self, module: ModuleType) -> None:
-        old, _, rest = module.__name__.removeprefix("adats.").partition(".")
-        new = f"adats.{MOVED[old]}" + (f".{rest}" if rest else "")
+        old = module.__name__.removeprefix("adats.")
+        first, _, rest = old.partition(".")
+        new = "adats." + (PARTS_MOVED.get(old) or ".".join(filter(None, (MOVED[first], rest))))
         found = importlib.import_module(new)
         warnings.warn(f"{module.__name__} is {new} now", DeprecationWarning, stacklevel=2)
         names = {name: value for name, value in vars(found).items() if not name.startswith("__")}

@@ -39,7 +39,9 @@ from adats.service.served_experiment import generator_state
 from served import Local
 
 CLOSE = {"rtol": 1e-8, "atol": 1e-8}
-NEARLY = 0.2  # standard deviations
+# Standard deviations by which beliefs of clicks and counts may differ when rewards come in another
+# order, or several at once; while there are few of them, the first anchor is far from the truth.
+NEARLY, NEARLY_AT_FIRST, FEW_REWARDS = 0.2, 0.5, 16
 TENANT = "default"
 STORED = ("counted", "held", "late")  # what becomes of a reward that is new
 TASKS = ("ann", "bob", "eve")
@@ -741,7 +743,8 @@ class Play:
         """Statistics are the library's, and the total is that of the tasks as they are kept; what
         is believed is nearly the library's."""
         book, served = self.books[name], self.local.engine.served(TENANT, name)
-        nearly(served.meta.task_prior(), agent.meta.task_prior())
+        most = NEARLY_AT_FIRST if agent.meta.total.high[-1] < FEW_REWARDS else NEARLY
+        nearly(served.meta.task_prior(), agent.meta.task_prior(), most)
         meta = book.case.meta()
         for arm in book.added:
             meta = meta.with_arm(arm["name"], meta.arms.index(arm["like"]))
@@ -752,7 +755,7 @@ class Play:
                 assert own.rounds == due.rounds
                 np.testing.assert_array_equal(own.pending, due.pending)
             belief, view = served.posterior(task), self.local.task(name, task)
-            nearly(belief, agent.posterior(task))
+            nearly(belief, agent.posterior(task), most)
             np.testing.assert_allclose([p.mean for p in view.parts], belief.mean, **CLOSE)
             meta = meta.absorb(served.meta.digest(own.stats).message)
         np.testing.assert_allclose(meta.total.value(), served.meta.total.value(), **CLOSE)
@@ -776,11 +779,11 @@ class Play:
         ]
 
 
-def nearly(own, due):
+def nearly(own, due, most=NEARLY):
     """Whether two beliefs are the same but for approximations, which go by the order of rewards."""
     own, due = own.each_arm, due.each_arm
-    np.testing.assert_array_less(np.abs(own.eta_mean - due.eta_mean), NEARLY * due.eta_scale)
-    np.testing.assert_allclose(own.eta_scale, due.eta_scale, rtol=NEARLY)
+    np.testing.assert_array_less(np.abs(own.eta_mean - due.eta_mean), most * due.eta_scale)
+    np.testing.assert_allclose(own.eta_scale, due.eta_scale, rtol=most)
 
 
 def random_rules(rng, case):

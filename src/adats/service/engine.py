@@ -324,6 +324,11 @@ class Engine:
     def _settle(self, served: ServedExperiment, decision: DecisionRow) -> DecisionRow:
         place = served.place(decision.task)
         settled = rules.settle(decision, served.spec, served.version + 1, place)
+        if settled.counted is not None:
+            try:
+                served.check_reward(decision, settled.counted)
+            except Invalid:  # it could not be told apart from round-off
+                settled = settled._replace(counted=None)
         if settled.counted is None:
             served.give_up(decision)
         self._count(served, decision, settled)

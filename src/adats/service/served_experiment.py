@@ -246,6 +246,10 @@ class ServedExperiment:
         try:
             for value in reward if isinstance(reward, list) else [reward]:
                 self._blank.stats.check_reward(value)
+            if self.dim and decision.counted is None:
+                meta, state = self._present(decision.task, self._known(decision.task))
+                pulled = self._setup.arms.pulled(*_pull(decision))
+                meta.check_change(state.digested(meta), state.stats.add(pulled, reward))
         except ValueError as error:
             raise Invalid("reward", str(error)) from None
         return reward

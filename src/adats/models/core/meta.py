@@ -138,6 +138,9 @@ class MetaBase(ABC, Generic[S, D]):
         """The same after a batch: of the next generation, if that much has been learned."""
         return self
 
+    def check_change(self, old: D, stats: S) -> None:
+        """Raise `ValueError` if double precision is not enough once a task has these statistics."""
+
     def is_stale(self, stats: S) -> bool:  # noqa: ARG002
         """Whether a task with these statistics had better be digested anew (`replace_task`)."""
         return False

@@ -144,6 +144,10 @@ class ModelMixture(MetaBase[Any, ModelDigest]):
     def empty(self, *, design: FloatArray | None = None) -> Any:
         return self.models[0].empty(design=design)
 
+    def check_change(self, old: ModelDigest, stats: Any) -> None:
+        for model, part in zip(self.models, old.parts, strict=True):
+            model.check_change(part, stats)
+
     def digest(
         self,
         stats: Any,

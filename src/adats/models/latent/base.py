@@ -307,8 +307,9 @@ def means_of(mean: ArrayLike) -> FloatArray:
 
 
 def doublings(pulls: float) -> int:
-    """How often the pulls of a task have doubled."""
-    return math.frexp(pulls)[1]
+    """How often the pulls of a task have doubled; the third counts too, as three say far more than
+    two."""
+    return math.frexp(pulls)[1] + (pulls >= 3)
 
 
 def checked_design(design: Any, p: int) -> FloatArray:

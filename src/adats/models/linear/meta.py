@@ -247,6 +247,9 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
     def empty(self, *, design: FloatArray | None = None) -> LinearStats:
         return LinearStats.zeros(self._structure(design)[2])
 
+    def check_change(self, old: LinearDigest, stats: LinearStats) -> None:
+        self.replace_task(old, stats, ())[1].task_prior()
+
     def digest(self, stats: LinearStats, *, design: FloatArray | None = None) -> LinearDigest:
         phi, spread, dim = self._structure(design)
         if len(stats.moments) != dim + 1:

@@ -124,7 +124,7 @@ def latent_task(
         else:
             y = 1.0 if draws[t] < theta[arm] else 0.0
         count_reward(table, arm, y)
-        doubled = (t + 1) & t == 0
+        doubled = (t + 1) & t == 0 or t == 2  # as `doublings` has it
         for j in range(candidates):
             if logs[j] == -np.inf:
                 continue

@@ -161,7 +161,7 @@ def row_task(
             y = 1.0 if draws[t] < rates[arm] else 0.0
         table[0, place] += 1.0
         table[1, place] += y
-        doubled = (t + 1) & t == 0
+        doubled = (t + 1) & t == 0 or t == 2  # as `doublings` has it
         for j in range(candidates):
             if logs[j] == -np.inf:
                 continue
