@@ -178,17 +178,16 @@ def absorb_and_renew(
     `Loops`.
     """
 
-    def digested(stats: Any) -> Any:
-        return meta.digest(renew(meta, stats) if renew else stats.unsettled())
+    def settled(stats: Any) -> Any:
+        return renew(meta, stats) if renew else meta.digest(stats.unsettled()).stats
 
-    digest = digested(stats)
-    absorbed.append(digest.stats)
-    new = meta.absorb(digest.message)
+    absorbed.append(settled(stats))
+    new = meta.absorb(meta.digest(absorbed[-1]).message)
     meta = new.renewed()
     if meta is new:
         return meta
     new = evolve(meta, total=first.total)
-    absorbed[:] = [digested(old).stats for old in absorbed]
+    absorbed[:] = [settled(old) for old in absorbed]
     if new.row_size:
         rows = np.array([new.row_of(one) for one in absorbed])
         return new.absorb(new.digest_many(rows).message_sum)

@@ -108,7 +108,10 @@ def latent_task(
         elif number == TS:
             j = pick_by_logs(logs, weights, rng.random()) if candidates > 1 else 0
             draw(mean[j], upper[j], rng, point)
-            arm = int(point.argmax())
+            arm = 0
+            for k in range(1, arms):
+                if point[k] > point[arm]:
+                    arm = k
         elif number == GREEDY:
             for j in range(candidates):
                 if logs[j] > -np.inf:
