@@ -27,7 +27,15 @@ from adats.service.field_types import ArmNames, Rows
 from adats.service.group import Group
 from adats.service.priors import prior_of
 from adats.service.spec import ExperimentSpec, arms_of_control, check, options_of
-from adats.service.stores.interface import BeliefRow, DecisionRow, ExperimentRow, Reward
+from adats.service.stores.interface import (
+    BeliefRow,
+    DecisionRow,
+    ExperimentRow,
+    Learned,
+    Progress,
+    Reward,
+    Taken,
+)
 from adats.service.task_cache import StaleTasks, TaskCache, TaskReader
 
 DRAWS = 500  # to tell the chances of arms, where there is no formula
@@ -67,10 +75,15 @@ class ServedExperiment:
         self._places: dict[str, int] = {}  # events of this commit, by task
         self._unfolded: dict[str, _Unfolded] = {}
         self._rewards = 0  # that were counted in this commit
+        self._learned_now: dict[str, list[Learned]] = {}  # the same, by task
         self._blank = self._setup.new_state(self.meta)
         self._check_policy()
         self.task_cache = TaskCache(
-            store, row.id, lambda: self._blank, lambda stats: self.meta.generation_of(stats)
+            store,
+            row.id,
+            lambda: self._blank,
+            lambda stats: self.meta.generation_of(stats),
+            self._with_learned,
         )
         self._stale_tasks = StaleTasks(store, row.id, self.task_cache)
         self.changes: list[Change] = []
@@ -116,10 +129,11 @@ class ServedExperiment:
             before, arms = self._unfolded[task]
             state = self._known(task)
             digest, self.meta = self.meta.replace_task(
-                before.digested(self.meta), state.stats, arms
+                before.digested(self.meta), state.stats, sorted(arms)
             )
             self.task_cache.put(task, state._replace(stats=digest.stats, digest=digest))
         self._unfolded.clear()
+        self._learned_now.clear()
         self._put_tasks(group)
         if self._rewards and self.meta.generation:
             self._renew(MOVED_TASKS * self._rewards)
@@ -149,11 +163,16 @@ class ServedExperiment:
         if unfolded is None:
             return self.meta, state
         before, arms = unfolded
-        digest, meta = self.meta.replace_task(before.digested(self.meta), state.stats, arms)
+        digest, meta = self.meta.replace_task(
+            before.digested(self.meta), state.stats, sorted(arms)
+        )
         return meta, state._replace(stats=digest.stats, digest=digest)
 
-    def _learned(self, task: str, old: TaskState, new: TaskState, arms: Iterable[int]) -> None:
+    def _learned(
+        self, task: str, old: TaskState, new: TaskState, arms: Iterable[int], what: Learned
+    ) -> None:
         """Keep the new state of a task whose statistics changed in these arms."""
+        self._learned_now.setdefault(task, []).append(what)
         before, known = self._unfolded.get(task, (old, frozenset()))
         self._unfolded[task] = _Unfolded(before, known | frozenset(arms))
         self.task_cache.put(task, new._replace(digest=None))
@@ -264,7 +283,8 @@ class ServedExperiment:
         if pending is not None and not given_up:
             pending = without_pulls(pending, pulled)
         new = state._replace(stats=state.stats.add(pulled, reward), pending=pending)
-        self._learned(decision.task, state, new, self._arms_in(pulled))
+        what = Learned(decision.action, decision.features, reward)
+        self._learned(decision.task, state, new, self._arms_in(pulled), what)
         self._rewards += 1
 
     def _arms_in(self, pulled: Any) -> Iterable[int]:
@@ -282,9 +302,10 @@ class ServedExperiment:
     ) -> None:
         """Another reward in place of one that counts; `rows` gives the decisions of the task."""
         state, arms = self._known(decision.task), self._setup.arms
+        what = Learned(decision.action, decision.features, new, old)
         pulled, nothing = arms.pulled(*_pull(decision)), self._blank.stats
-        out, into = nothing.add(pulled, old), nothing.add(pulled, new)
-        stats = state.stats - out + into
+        out = nothing.add(pulled, old)
+        stats = state.stats - out + nothing.add(pulled, new)
         changed: Iterable[int] = range(self.meta.n_arms)
         if stats.dwarfed_by(out, ROUND_OFF):  # count from the log
             stats = nothing
@@ -292,9 +313,30 @@ class ServedExperiment:
                 value = new if row.decision_id == decision.decision_id else row.counted
                 if value is not None:
                     stats = stats.add(arms.pulled(*_pull(row)), value)
+            what = what._replace(stats=stats.flat().tobytes())
         elif changed:
             changed = np.atleast_1d(pulled).tolist()
-        self._learned(decision.task, state, state._replace(stats=stats), changed)
+        self._learned(decision.task, state, state._replace(stats=stats), changed, what)
+
+    def _with_learned(
+        self, task: Any, state: TaskState, learned: tuple[Learned, ...]
+    ) -> TaskState:
+        """A task as it was folded last, with what it has learned since."""
+        stats, nothing = state.stats, self._blank.stats
+        changed: set[int] = set()
+        for one in learned:
+            pulled = self._setup.arms.pulled(*_pull(one))
+            if one.stats is not None:
+                stats = type(nothing).from_flat(np.frombuffer(one.stats))
+                changed.update(range(self.meta.n_arms))
+                continue
+            if one.instead is not None:
+                stats = stats - nothing.add(pulled, one.instead) + nothing.add(pulled, one.reward)
+            else:
+                stats = stats.add(pulled, one.reward)
+            changed.update(self._arms_in(pulled))
+        self._unfolded[task] = _Unfolded(state, frozenset(changed))
+        return state._replace(stats=stats, digest=None)
 
     def give_up(self, decision: DecisionRow) -> None:
         """No reward will come: its pull is not pending any more."""
@@ -395,6 +437,42 @@ class ServedExperiment:
         return [cast(Arm, self._setup.arms.name(arm)) for arm in arms]
 
     # the store
+
+    def refresh(self, row: ExperimentRow) -> None:
+        """Others have folded it since; it has the same arms."""
+        self._stored = row
+        self.version, self.prior_version = row.version, row.prior_version
+        self.tasks, self.decisions, self.counted = row.tasks, row.decisions, row.counted
+        self.days_until = row.days_until
+        self.meta = self.meta.with_sums(np.frombuffer(row.total))
+
+    def hand_over(self, group: Group) -> None:
+        """Where many write: somebody folds later what the tasks of this group have learned."""
+        self._put_tasks(group)
+        for task, learned in self._learned_now.items():
+            group.put_learned(self.id, task, learned)
+        was = self._stored
+        if self._places:
+            new = (self.tasks - was.tasks, self.decisions - was.decisions)
+            progress = Progress(*new, self.counted - was.counted, self._rewards)
+            group.put_progress(self.id, progress)
+        self.tasks, self.decisions, self.counted = was.tasks, was.decisions, was.counted
+        self._rewards = 0
+        for known in (self._learned_now, self._unfolded, self._places):
+            known.clear()
+        self.task_cache.drop()
+
+    def take(self, taken: Taken) -> None:
+        """Nobody else folds now: what others have handed over is part of this commit."""
+        self._rewards = taken.rewards
+        for task in taken.tasks:
+            self._places[task] = 0
+            self.task_cache.rewrite(task)
+
+    @property
+    def stored(self) -> ExperimentRow:
+        """As it was in the store."""
+        return self._stored
 
     def flush(self, group: Group, now: float) -> None:
         """End the commit, and hand over what has changed since the last time."""
@@ -497,7 +575,7 @@ def as_decision(row: DecisionRow) -> Decision:
     return Decision(row.task, action, features, row.decision_id, row.time, chance)
 
 
-def _pull(row: DecisionRow) -> tuple[Arm | tuple[Arm, ...], FloatArray | None]:
+def _pull(row: DecisionRow | Learned) -> tuple[Arm | tuple[Arm, ...], FloatArray | None]:
     action = tuple(row.action) if isinstance(row.action, list) else row.action
     if row.features is None:
         return action, None

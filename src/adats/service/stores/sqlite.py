@@ -28,9 +28,11 @@ from adats.service.stores.interface import (
     ExperimentRow,
     KeyRow,
     Keys,
+    Learned,
     Loaded,
     RewardKey,
     RewardRow,
+    Taken,
     TaskRow,
 )
 from adats.service.stores.sqlite_check import Scrub
@@ -111,6 +113,10 @@ class SQLiteReader:
         row = self._one(sql, (experiment, task))
         return None if row is None else rows.task_from(row)[1]
 
+    def learned(self, experiment: int, task: str) -> tuple[Learned, ...]:  # noqa: ARG002
+        """Every commit folds what it has learned."""
+        return ()
+
     def tasks(self, experiment: int) -> Iterator[tuple[str, TaskRow]]:
         sql = f"SELECT {_TASK} FROM tasks WHERE experiment = ? ORDER BY id"
         yield from map(rows.task_from, self._all(sql, (experiment,)))
@@ -178,6 +184,9 @@ class SQLiteReadView(SQLiteReader):
     def close(self) -> None:
         self._connection.close()
 
+    def unfolded(self, experiment: int) -> set[str]:  # noqa: ARG002
+        return set()
+
     def rewards(self, experiment: int) -> Iterator[RewardRow]:
         sql = f"SELECT {_REWARD} FROM rewards WHERE experiment = ? ORDER BY id"
         yield from map(rows.reward_from, self._all(sql, (experiment,)))
@@ -210,6 +219,8 @@ class SQLiteReadView(SQLiteReader):
 
 class SQLiteStore(SQLiteReader):
     """Writing: one process and one engine at a time."""
+
+    many_writers = False
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Open a store, or make one. A file that is damaged or not a store raises."""
@@ -278,6 +289,13 @@ class SQLiteStore(SQLiteReader):
             "as_given": rows.to_column(asked.reward),  # as earlier versions kept it
         }
         return {row[0]: rows.reward_from(row) for row in self._all(sql, values)}
+
+    def take(self, experiment: int, *, wait: bool = True) -> Taken | None:  # noqa: ARG002
+        """Nobody else folds anything."""
+        return None
+
+    def waiting(self) -> list[int]:
+        return []
 
     def due(self, now: float, limit: int) -> list[DecisionRow]:
         sql = f"SELECT {_DECISION} FROM decisions WHERE due <= ? ORDER BY due, id LIMIT ?"

@@ -1,0 +1,546 @@
+"""The store in PostgreSQL, to which many processes write.
+
+A group locks its tasks, in order of their names, then reads. It writes all it has changed in one
+statement, and queues what its tasks have learned. A fold, under the advisory lock of an experiment,
+takes the queue and writes the next version; nobody else writes to a row that all read.
+"""
+
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import msgspec
+
+from adats.service.counters import by_days
+from adats.service.errors import Again, OutcomeUnknown, StoreError
+from adats.service.stores import postgres_sql as sql
+from adats.service.stores.interface import (
+    Bucket,
+    Changes,
+    Counts,
+    DecisionKey,
+    DecisionRow,
+    ExperimentRow,
+    KeyRow,
+    Keys,
+    Learned,
+    Loaded,
+    Progress,
+    Reward,
+    RewardRow,
+    Taken,
+    TaskKey,
+    TaskRow,
+)
+from adats.service.stores.postgres_link import GROUP, Address, Pool, connect, explained, trouble
+from adats.service.stores.postgres_reader import (
+    EXPERIMENT,
+    UNFOLDED,
+    PostgresReader,
+    PostgresReadView,
+    add_counts,
+    all_learned,
+    counts_from,
+    decision_from,
+    task_from,
+)
+from adats.service.stores.postgres_schema import BLOCK
+from adats.service.stores.sqlite_rows import damaged, reward_column, text_of
+
+ASK_AGAIN, ASK_FOR = 0.2, 5.0  # seconds: whether a commit has happened
+FOLD_AFTER = 0.05  # seconds that what was learned waits at least
+
+_encode = msgspec.json.Encoder().encode
+
+
+def _json(value: Any) -> str:
+    return _encode(value).decode()
+
+
+class _KnownTask(NamedTuple):
+    id: int
+    seq: int  # of the last event that changed it; 0: nothing has, it is only locked
+    learned: str | None
+    folded: int | None  # the event up to which it is folded
+
+
+class PostgresStore(PostgresReader):
+    """Writing, beside others."""
+
+    many_writers = True
+    erased = True
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._connection = connect(address)
+        self._pool = Pool(address)
+        self._clock = (0.0, 0.0)  # the database's time, and when that was
+        self.now_from(self._connection)
+        self.waited: float | None = None  # seconds that what was folded last had waited for it
+        self._clear()
+
+    def _clear(self) -> None:
+        self._known: dict[TaskKey, _KnownTask] = {}
+        self._settled: dict[int, int | None] = {}  # by decision that was read
+        self._taken: dict[int, int] = {}  # the versions of experiments
+        self._queued: dict[Bucket, Counts] = {}  # of what was taken
+        self._oldest: float | None = None  # when the first of that came
+        self._block = 0
+        self._xid: int | None = None  # of a transaction that has written
+
+    # time
+
+    def now_from(self, connection: Any) -> None:
+        with explained():
+            (now,) = connection.execute(f"SELECT {sql.NOW}").fetchone()
+        self._clock = (now, time.monotonic())
+
+    def now(self) -> float:
+        """The time of the database."""
+        then, at = self._clock
+        return then + (time.monotonic() - at)
+
+    # groups
+
+    def begin(self) -> None:
+        self._clear()
+        if self._connection.closed or self._connection.broken:
+            self._connection = connect(self.address)
+            self.now_from(self._connection)
+
+    def _begun(self) -> None:
+        """Within a transaction, from the first statement on."""
+        if self._connection.info.transaction_status == 0:  # idle
+            self._connection.execute("BEGIN")
+
+    def _all(self, text: str, values: Any = ()) -> list[Any]:
+        with explained():
+            return self._rows(text, values)
+
+    def _rows(self, text: str, values: Any = ()) -> list[Any]:
+        cursor = self._connection.execute(text, values, binary=True)
+        return cursor.fetchall() if cursor.description else []
+
+    def load(self, keys: Keys) -> Loaded:
+        lock = [key for key in keys.tasks if key[0] not in self._taken]
+        asked = [
+            {"i": i, "e": key.experiment, "d": key.decision_id, "r": _reward_text(key.reward)}
+            | ({} if key.reward_id is None else {"n": key.reward_id})
+            for i, key in enumerate(keys.rewards)
+        ]
+        names = [{"i": -1, "e": e, "d": name} for e, name in keys.decisions]
+        values = {
+            "lock": _json([{"e": e, "t": task} for e, task in lock]),
+            "rewards": _json([one for one in asked if one["e"] not in self._taken]),
+            "tasks": _json([{"e": e, "t": task} for e, task in keys.tasks]),
+            "asked": _json(asked),
+            "decisions": _json(asked + names),
+            "experiments": _json([{"e": e, "v": version} for e, version in keys.experiments]),
+        }
+        with explained():
+            if asked or lock or self._taken:
+                self._begun()
+            if asked or lock:
+                self._rows(sql.LOCK, values)
+            states = self._rows(sql.READ_STATES, values)
+            rows = self._rows(sql.READ_DECISIONS, values) if asked or names else []
+        found = Loaded({}, {}, {}, {}, {})
+        for row in states:
+            self._keep_state(row, found)
+        for i, earlier, *decision in rows:
+            row = decision_from(decision)
+            found.decisions[row.experiment, row.decision_id] = row
+            self._settled[row.id] = row.settled
+            if i >= 0 and earlier:
+                known = found.rewards.setdefault((row.experiment, row.decision_id), [])
+                known += [one for one in _rewards_of(row, earlier) if one not in known]
+        for several in found.rewards.values():
+            several.sort(key=lambda one: one.id)
+        return found
+
+    def _keep_state(self, row: Any, found: Loaded) -> None:
+        kind, experiment, id, name, seq, *rest = row
+        if kind == sql.A_TASK:
+            *state, folded = rest[:6]
+            key = (experiment, name)
+            self._known[key] = _KnownTask(id, seq, state[4], folded)
+            if seq:
+                found.tasks[key], learned = task_from((*state, folded))
+                if learned and experiment not in self._taken:
+                    found.learned[key] = learned
+        elif kind == sql.AN_EXPERIMENT:
+            found.experiments[experiment] = _experiment(experiment, id, name, seq, rest)
+        else:
+            self._block = id
+            self._clock = (rest[6], time.monotonic())
+
+    def take(self, experiment: int, *, wait: bool = True) -> Taken | None:
+        with explained():
+            self._begun()
+            lock = sql.TAKE_LOCK if wait else sql.TRY_LOCK
+            if not self._rows(lock, (self.address.schema, experiment))[0][0]:
+                return None
+            found = self._rows(sql.TAKE, {"e": experiment})
+            row = self._rows(f"SELECT {EXPERIMENT} FROM experiments WHERE id = %s", (experiment,))
+        if not row:
+            raise damaged(f"experiment {experiment}")
+        own, progress = ExperimentRow(*row[0]), Progress()
+        taken = Taken(own, {}, {}, 0)
+        counts: dict[Bucket, Counts] = {}
+        for kind, id, name, seq, *rest in found:
+            if kind == sql.A_TASK:
+                *state, folded = rest[:6]
+                self._known[experiment, name] = _KnownTask(id, seq, state[4], folded)
+                taken.tasks[name], taken.learned[name] = task_from((*state, folded))
+            elif kind == sql.QUEUED:
+                progress = progress.plus(Progress(*msgspec.json.decode(rest[4])))
+                add_counts(counts, experiment, name)
+                self._oldest = min(rest[6], self._oldest or rest[6])
+            else:
+                self._block = id
+                self._clock = (rest[6], time.monotonic())
+        self._taken[experiment] = own.version
+        for bucket, difference in (by_days(counts, own.days_until)).items():
+            counts[bucket] = counts.get(bucket, Counts()).plus(difference)
+        self._queued |= counts
+        row_now = own._replace(
+            tasks=own.tasks + progress.tasks,
+            decisions=own.decisions + progress.decisions,
+            counted=own.counted + progress.counted,
+        )
+        return taken._replace(row=row_now, rewards=progress.rewards)
+
+    def waiting(self) -> list[int]:
+        return [row[0] for row in self._all(sql.WAITING, (FOLD_AFTER,))]
+
+    def counts(self, experiment: int) -> dict[Bucket, Counts]:
+        own = super().counts(experiment)
+        for bucket, difference in self._queued.items():
+            if bucket.experiment == experiment:
+                own[bucket] = own.get(bucket, Counts()).plus(difference)
+        return own
+
+    def due(self, now: float, limit: int) -> list[DecisionRow]:
+        with explained():
+            self._begun()
+        return [decision_from(row) for row in self._all(sql.DUE, (now, limit))]
+
+    def new_experiment(self) -> int:
+        return int(self._one("SELECT nextval('experiment_ids')::integer")[0])
+
+    # writing
+
+    def save(self, changes: Changes) -> None:
+        self.write(changes)
+        self.commit(changes)
+
+    def write(self, changes: Changes) -> None:
+        unused = [task.id for task in self._known.values() if not task.seq]
+        if not (changes or unused or self._taken):
+            return
+        with explained():
+            self._begun()
+            for row in changes.experiments.values():
+                self._rows(sql.SAVE_EXPERIMENT, row._asdict())
+            for key in changes.forgotten:
+                self._rows(sql.FORGET, key)
+                self._known.pop(key, None)
+            self._write_rows(changes)
+            for change in changes.changes:
+                self._rows(sql.ADD_CHANGE, change)
+            for belief in changes.beliefs:
+                self._rows(sql.ADD_BELIEF, belief)
+            if self._taken:
+                self._write_counts(changes.counts)
+
+    def _write_rows(self, changes: Changes) -> None:
+        self._know({key for key in changes.tasks} | _tasks_of(changes))
+        last, ids, settles = self._number(changes)
+        taken = self._taken
+        made = []
+        later = []
+        for key, row in changes.decisions.items():
+            own = row.experiment in taken
+            settled, settled_place = row.settled, row.settled_place
+            if key in settles and not own:
+                settled, settled_place = UNFOLDED, settles[key]
+            values = _later_part(row) | {"id": row.id or ids[key], "s": settled, "sp": settled_place}
+            if row.id:
+                later.append(values)
+            else:
+                place = row.place if own else ids[key]
+                known = self._known[row.experiment, row.task]
+                made.append(values | _first_part(row) | {"task": known.id, "p": place})
+        told = [self._reward(key, row, ids) for key, row in changes.rewards]
+        used, folded, folds = [], [], []
+        for key, state in changes.tasks.items():
+            known, pending = self._known[key], state.pending
+            seq = last.get(key, known.seq) or self._next()
+            shared = {"id": known.id, "seq": seq, "n": state.rounds, "p": pending}
+            if key[0] not in taken:
+                used.append(shared | {"l": self._learned(known, changes.learned.get(key, ()), seq)})
+                continue
+            if key in last or not known.seq:
+                used.append(shared | {"l": None})
+            folded.append(shared | {"e": key[0], "s": state.stats, "g": state.generation})
+            if key not in last:
+                folds.append({"id": known.id, "seq": seq, "v": taken[key[0]] + 1})
+            self._known[key] = known._replace(seq=seq)
+        for key in {key for key in last if key not in changes.tasks}:
+            self._known[key] = self._known[key]._replace(seq=self._known[key].seq or 1)
+        used_ids = {row["id"] for row in used} | {row["task"] for row in made}
+        unused = [t.id for t in self._known.values() if not t.seq and t.id not in used_ids]
+        queued = [] if taken else self._queue_rows(changes)
+        parts = {
+            "made": made, "later": later, "told": told, "used": used, "folded": folded,
+            "folds": folds, "queued": queued,
+        }
+        if not (any(parts.values()) or unused):
+            return
+        values = {name: _json(part) for name, part in parts.items()} | {"unused": unused}
+        count, xid = self._rows(sql.WRITE, values)[0]
+        if count != len(made):
+            raise Again("another process has made a decision with the same id")
+        self._xid = xid
+
+    def _next(self) -> int:
+        if not self._block:
+            self._block = self._rows(sql.NEXT_BLOCK)[0][0]
+        self._block += 1
+        if self._block % BLOCK == 0:
+            self._block = self._rows(sql.NEXT_BLOCK)[0][0]
+        return self._block
+
+    def _know(self, keys: Iterable[TaskKey]) -> None:
+        """Make tasks that are not there."""
+        missing = [key for key in keys if key not in self._known]
+        if missing:
+            named = _json([{"e": e, "t": task} for e, task in missing])
+            self._rows(sql.LOCK, {"lock": named, "rewards": "[]"})
+            none = {"tasks": named, "asked": "[]", "experiments": "[]"}
+            for row in self._rows(sql.READ_STATES, none):
+                self._keep_state(row, Loaded({}, {}, {}, {}, {}))
+
+    def _number(
+        self, changes: Changes
+    ) -> tuple[dict[TaskKey, int], dict[Any, int], dict[DecisionKey, int]]:
+        """Ids of new events, in order: the last of each task, by event, and of windows' ends."""
+        events: list[tuple[int, int, str, int, Any]] = []
+        for key, row in changes.decisions.items():
+            if not row.id:
+                events.append((row.experiment, row.version, row.task, row.place, key))
+            if row.settled is not None and self._settled.get(row.id) is None:
+                at = (row.experiment, row.settled, row.task, row.settled_place)
+                events.append((*at, (key, "settled")))
+        for i, (key, reward) in enumerate(changes.rewards):
+            task = changes.decisions[key].task
+            events.append((reward.experiment, reward.version, task, reward.place, (key, i)))
+        events.sort(key=lambda event: event[:4])
+        last: dict[TaskKey, int] = {}
+        ids: dict[Any, int] = {}
+        settles: dict[DecisionKey, int] = {}
+        for experiment, _, task, _, key in events:
+            ids[key] = last[experiment, task] = self._next()
+            if key[1] == "settled":
+                settles[key[0]] = ids[key]
+        self._first_id, self._last_id = (min(ids.values()), self._block) if ids else (0, 0)
+        self._reward_index = {id(row): i for i, (_, row) in enumerate(changes.rewards)}
+        return last, ids, settles
+
+    def _reward(self, key: DecisionKey, row: RewardRow, ids: dict[Any, int]) -> dict[str, Any]:
+        own = ids[key, self._reward_index[id(row)]]
+        taken = row.experiment in self._taken
+        return {
+            "id": own,
+            "e": row.experiment,
+            "v": row.version if taken else None,
+            "d": row.decision or ids[key],
+            "r": _reward_text(row.reward),
+            "n": row.reward_id,
+            "at": row.time,
+            "p": row.place if taken else own,
+        }
+
+    def _learned(self, known: _KnownTask, new: Iterable[Learned], seq: int) -> str | None:
+        """What is not folded yet, each with the event that has it."""
+        left: list[Any] = []
+        if known.learned:
+            left = [one for one in all_learned(known.learned) if one[0] > (known.folded or 0)]
+        several = list(new)
+        left += [(seq, several)] if several else []
+        return _json(left) if left else None
+
+    def _queue_rows(self, changes: Changes) -> list[dict[str, Any]]:
+        counts: dict[int, list[Any]] = {}
+        for bucket, own in changes.counts.items():
+            counts.setdefault(bucket.experiment, []).append(_counts_row(bucket, own)[1:])
+        tasks: dict[int, set[int]] = {}
+        for key in _tasks_of(changes) | set(changes.tasks):
+            tasks.setdefault(key[0], set()).add(self._known[key].id)
+        figures = {"first": self._first_id, "last": self._last_id}
+        return [
+            figures
+            | {"e": e, "ids": _json(sorted(tasks.get(e, ()))), "counts": _json(counts.get(e, []))}
+            | progress._asdict()
+            for e, progress in changes.progress.items()
+        ]
+
+    def _write_counts(self, differences: dict[Bucket, Counts]) -> None:
+        """Of experiments that are taken: nobody else changes their counters."""
+        added = self._queued
+        self._queued = {}
+        for bucket, difference in differences.items():
+            added[bucket] = added.get(bucket, Counts()).plus(difference)
+        named = _json([bucket._asdict() for bucket in added])
+        kept = dict(map(counts_from, self._rows(sql.READ_COUNTS, (named,)))) if added else {}
+        new, gone = [], []
+        for bucket, difference in added.items():
+            counts = kept.get(bucket, Counts()).plus(difference)
+            if min(counts[:4]) < 0:
+                raise damaged(f"the counter of {bucket.start}")
+            if counts.decisions:
+                new.append(dict(zip(sql.HOURLY, _counts_row(bucket, counts), strict=True)))
+            else:
+                gone.append(bucket._asdict())
+        if new or gone:
+            self._rows(sql.WRITE_COUNTS, {"new": _json(new), "gone": _json(gone)})
+
+    def commit(self, changes: Changes) -> None:  # noqa: ARG002
+        """If the connection is lost meanwhile, the database is asked what became of it."""
+        import psycopg
+
+        if self._connection.info.transaction_status == 0:
+            return
+        try:
+            self._connection.execute("COMMIT")
+        except psycopg.OperationalError as error:
+            if self._xid is None:
+                raise trouble(error) from error
+            self._ask_for_outcome(error)
+        except psycopg.Error as error:
+            raise trouble(error) from error
+        if self._oldest is not None:
+            self.waited = self.now() - self._oldest
+
+    def _ask_for_outcome(self, error: Exception) -> None:
+        until = time.monotonic() + ASK_FOR
+        while True:
+            with suppress(Exception):
+                self._connection.close()
+                self._connection = connect(self.address, GROUP)
+                sql_text = "SELECT pg_xact_status(%s::text::xid8)"
+                status = self._one(sql_text, (str(self._xid),))[0]
+                if status == "committed":
+                    return
+                if status == "aborted":
+                    raise Again(str(trouble(error)))
+            if time.monotonic() > until:
+                raise OutcomeUnknown(
+                    "the database was lost in the middle of a commit, and cannot say yet whether it "
+                    "happened; ask again, with the same ids"
+                ) from error
+            time.sleep(ASK_AGAIN)
+
+    def rollback(self) -> None:
+        try:
+            if self._connection.info.transaction_status != 0:
+                self._connection.execute("ROLLBACK")
+        except Exception:
+            self._connection.close()
+        self._clear()
+
+    def close(self) -> None:
+        self._connection.close()
+        self._pool.close()
+
+    def view(self) -> PostgresReadView:
+        return PostgresReadView(self._pool)
+
+    def scrub(self) -> list[str]:
+        """PostgreSQL has checksums of its own."""
+        return []
+
+
+class PostgresKeys(PostgresReader):
+    """The keys of a store, which may be in use."""
+
+    def __init__(self, address: Address) -> None:
+        self._connection = connect(address)
+
+    def __enter__(self) -> "PostgresKeys":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def add(self, row: KeyRow) -> None:
+        with explained():
+            self._connection.execute(sql.ADD_KEY, row)
+
+    def remove(self, key: str, mark: KeyRow) -> bool:
+        with explained(), self._connection.transaction():
+            gone = "DELETE FROM keys WHERE id = %s"
+            found: int = self._connection.execute(gone, (key,)).rowcount
+            if found:
+                self._connection.execute(gone, (mark.id,))
+                self._connection.execute(sql.ADD_KEY, mark)
+        return found > 0
+
+
+def _experiment(id: int, version: int, arms: str, prior_version: int, rest: Any) -> ExperimentRow:
+    """What a group has to know of an experiment; its figures count from 0."""
+    total, days_until = rest[0], rest[1]
+    return ExperimentRow(
+        id, "", "", "", 0, version, prior_version, arms, total, days_until=days_until
+    )
+
+
+def _tasks_of(changes: Changes) -> set[TaskKey]:
+    return {(row.experiment, row.task) for row in changes.decisions.values()}
+
+
+def _rewards_of(decision: DecisionRow, earlier: str) -> list[RewardRow]:
+    return [
+        RewardRow(id, decision.experiment, 0, decision.id, msgspec.json.decode(reward), *rest)
+        for id, reward, *rest in msgspec.json.decode(earlier)
+    ]
+
+
+def _reward_text(reward: Reward) -> str:
+    kept = reward_column(reward)
+    return kept if isinstance(kept, str) else _json(float(kept) + 0.0)
+
+
+def _optional(value: Any) -> str | None:
+    return None if value is None else _json(value)
+
+
+def _first_part(row: DecisionRow) -> dict[str, Any]:
+    return {
+        "e": row.experiment,
+        "v": row.version,
+        "name": row.decision_id,
+        "a": _json(row.action),
+        "f": row.features,
+        "q": row.request,
+        "c": _json(row.propensity),
+        "sv": row.state_version,
+        "pv": row.prior_version,
+        "at": row.time,
+        "x": row.explored,
+        "h": row.holdout,
+    }
+
+
+def _later_part(row: DecisionRow) -> dict[str, Any]:
+    return {
+        "due": row.due,
+        "k": row.received,
+        "r": _optional(row.reward),
+        "n": _optional(row.counted),
+    }
+
+
+def _counts_row(bucket: Bucket, counts: Counts) -> list[Any]:
+    return [*bucket, *counts[:4], text_of(counts.sum), text_of(counts.squares)]
