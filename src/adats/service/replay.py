@@ -4,6 +4,7 @@ Where digests are approximate and a task was forgotten, they remember where it h
 do decisions after it. Then decisions may have moved, and the state is the same but for that.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from heapq import merge
@@ -194,7 +195,7 @@ def _last_forgotten(source: ReadView, experiment: int) -> int:
 
 def _events(source: ReadView, row: ExperimentRow) -> Iterator[_Event]:
     """All events in order: by commit, then task, then their place in it; not what is not folded."""
-    experiment, newest = row.id, row.version
+    experiment, newest = row.id, row.version if source.unfolded(row.id) else math.inf
     tasks: dict[int, str] = {}
     settled: list[_Event] = []
     for made in source.decisions(experiment):
@@ -255,7 +256,8 @@ def compare(
         elif not _close_bytes(own.pending or b"", state.pending or b""):
             found.append(f"{row.name}: pending pulls of task {task}")
     found += [f"{row.name}: task {task}" for task in theirs]
-    folded = (one for one in left.decisions(row.id) if one.version <= row.version)
+    newest = row.version if changing else math.inf
+    folded = (one for one in left.decisions(row.id) if one.version <= newest)
     for one, two in zip_longest(folded, right.decisions(other.id)):
         if one is None or two is None:
             found.append(f"{row.name}: decision {(one or two).decision_id} is in one of them")
