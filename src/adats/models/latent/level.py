@@ -154,18 +154,23 @@ class LevelSpread(NamedTuple):
         together = (q * (sides[..., 1] + sums * rest)).dot(one)
         return mean, self.own * q + squares, in_common(together, squares)
 
-    def covariances(self, sites: FloatArray, cov: FloatArray) -> FloatArray:
-        """Of theta in a task with these sites, where cov is that of mu."""
+    def joint(
+        self, sites: FloatArray, mu: FloatArray, cov: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Mean and covariance of theta in a task with these sites, where mu ~ N(mu, cov)."""
         q, a, gain = self._parts(sites)
+        b, one = sites[1], ones(q.shape[-1])
+        about = (b * q - a * mu).dot(one)[..., None]
+        mean = q * (mu + gain * about + self.own * b)
         known = times(cov, a) * gain
-        level = gain * (1.0 + (a * known).dot(ones(q.shape[-1]))[..., None]) - known
+        level = gain * (1.0 + (a * known).dot(one)[..., None]) - known
         found = cov - known[..., None, :]
         found += level[..., None]
         found *= q[..., None]
         found *= q[..., None, :]
         diagonal = np.einsum("...ii->...i", found)
         diagonal += self.own * q
-        return found
+        return mean, found
 
     def given(
         self, sites: FloatArray, mu: FloatArray, factor: FloatArray
