@@ -45,7 +45,7 @@ EVERY = 60.0  # seconds between lines where there is no terminal
 
 
 @dataclass(frozen=True)
-class Spreads:
+class SpreadOptions:
     """Options of Gaussian models: widths of the meta-prior, of tasks and of rewards."""
 
     meta_scale: MetaScales = "0.5"

@@ -1,7 +1,7 @@
 """`adats simulate`: one command a problem."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +20,7 @@ from adats.cli.common import (
     Rounds,
     Runs,
     Seed,
-    Spreads,
+    SpreadOptions,
     Tasks,
     TaskScale,
     Workers,
@@ -73,21 +73,17 @@ class Play:
 
     def on(self, problem: Problem) -> None:
         """Play, write, print."""
-        out, json_to = self.out, self.json_to
+        out, json_to, agents, settings = self.out, self.json_to, self.agents, asdict(self)
+        for name in ("out", "json_to", "agents"):
+            del settings[name]
         check_folder(out)
         check_json(json_to)
         with progress_bar(f"simulating {problem.name}", self.runs) as progress:
             result = simulate(
                 problem,
-                [name.strip() for name in self.agents.split(",") if name.strip()],
-                tasks=self.tasks,
-                rounds=self.rounds,
-                runs=self.runs,
-                seed=self.seed,
-                workers=self.workers,
-                explore_first=self.explore_first,
-                engine=self.engine,
+                [name.strip() for name in agents.split(",") if name.strip()],
                 progress=progress,
+                **settings,
             )
         typed = command_line()
         summary = result.summary(command=typed)
@@ -115,7 +111,7 @@ def _print_result(result: Result) -> None:
 
 
 @command(simulate_app, "gaussian")
-def _gaussian(*, arms: int = 2, spreads: Spreads, mu: Mu = None, play: Play) -> None:
+def _gaussian(*, arms: int = 2, spreads: SpreadOptions, mu: Mu = None, play: Play) -> None:
     """Gaussian arms."""
     play.on(GaussianProblem(arms, mu=_numbers(mu), **spreads.settings()))
 
@@ -125,7 +121,7 @@ def _linear(
     *,
     dim: int = 2,
     arms: int = 10,
-    spreads: Spreads,
+    spreads: SpreadOptions,
     redraw: Redraw = "run",
     mu: Mu = None,
     play: Play,
@@ -136,7 +132,7 @@ def _linear(
 
 @command(simulate_app, "semibandit")
 def _semibandit(
-    *, arms: int = 20, size: int = 4, spreads: Spreads, mu: Mu = None, play: Play
+    *, arms: int = 20, size: int = 4, spreads: SpreadOptions, mu: Mu = None, play: Play
 ) -> None:
     """Semi-bandit: at most `size` arms a round, one reward each."""
     play.on(SemibanditProblem(arms, size, mu=_numbers(mu), **spreads.settings()))
