@@ -11,16 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from adats.learning.fitting import directions
-from adats.learning.fitting.em import (
-    LEAST,
-    WIDE,
-    Point,
-    View,
-    climb,
-    holding,
-    start_noise,
-    unfinished,
-)
+from adats.learning.fitting.em import LEAST, WIDE, Point, View, climb, holding, start_noise
 from adats.learning.fitting.fitted import ENOUGH_TASKS, Fitted, RewardFigures, fits
 from adats.learning.fitting.shrinkage import ENOUGH, WEIGHTS, best_weight, towards_diagonal
 from adats.learning.tables import LinearTable
@@ -267,7 +258,7 @@ def fit_linear(table: LinearTable, *, diagonal: bool = False) -> Fitted:
         curve=found.curve - shift,
         shrinkage=weight,
         unidentified=tuple(unidentified),
-        warnings=few + unfinished(found),
+        warnings=few + found.warnings,
         rewards=RewardFigures(mu, units.diagonal() * cov.diagonal(), mu_cov.diagonal()),
         log_density=densities,
         means=lambda other: np.array(

@@ -276,11 +276,9 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
         return GaussianArms.of(mean, np.sqrt(variance + self.scales.task_variance), self.noise)
 
     def share(
-        self,
-        *,
-        rows: FloatArray | None = None,  # noqa: ARG002
-        design: FloatArray | None = None,
+        self, *, rows: FloatArray | None = None, design: FloatArray | None = None
     ) -> FloatArray:
+        del rows
         no_design(design)
         return part_of(self._mu[1], self.scales.task_variance)
 
