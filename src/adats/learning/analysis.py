@@ -288,7 +288,7 @@ def _verdict(told: _Source, model: str, columns: dict[str, Any], rng: Rng) -> Ve
         pulls, sums = by_propensity(*weighted)
         if squares is not None:
             squares = squares * pulls / np.maximum(n, 1.0)
-        counts = counted(pulls, sums, table.model, squares, table.pulls)
+        counts = counted(pulls, sums, table.model, squares).lasting(table.pulls)
         return verdict(counts, weighted=True, rng=rng)
     halves = logs.first_halves(told.log, tasks=tasks, **log)
     early = None if halves is None else Early(*halves)

@@ -47,6 +47,10 @@ class TaskCounts(NamedTuple):
             pulls=self.pulls[rows], sums=self.sums[rows], lengths=self.lengths[rows]
         )
 
+    def lasting(self, lengths: FloatArray) -> "TaskCounts":
+        """New tasks like these have so many pulls."""
+        return self._replace(lengths=np.maximum(np.round(lengths), 1.0))
+
 
 class Working(NamedTuple):
     """Counts as normal means: of η, with variance phi/n."""
@@ -131,28 +135,24 @@ def linearised(counts: TaskCounts, eta: FloatArray) -> Working:
 
 
 def counted(
-    pulls: FloatArray,
-    sums: FloatArray,
-    rewards: Rewards,
-    squares: FloatArray | None = None,
-    lengths: FloatArray | None = None,
+    pulls: FloatArray, sums: FloatArray, rewards: Rewards, squares: FloatArray | None = None
 ) -> TaskCounts:
     """From (tasks, arms) arrays, 0 or nan where an arm does not occur.
 
-    Gaussian rewards need squares, which tell their noise; `lengths` are by default all pulls.
+    Gaussian rewards need squares, which tell their noise.
     """
     pulls, sums = (np.nan_to_num(np.asarray(x, np.float64), nan=0.0) for x in (pulls, sums))
     _check(pulls, sums, rewards)
-    lengths = np.maximum(np.round(pulls.sum(axis=1) if lengths is None else lengths), 1.0)
+    counts = TaskCounts(pulls, sums, rewards, 1.0, pulls[:, 0]).lasting(pulls.sum(axis=1))
     if rewards != "gaussian":
-        return TaskCounts(pulls, sums, rewards, 1.0, lengths)
+        return counts
     if squares is None:
         raise ValueError("gaussian rewards need the sums of their squares too; pass squares")
     rest = float((squares - sums**2 / np.where(pulls > 0, pulls, 1.0)).sum())
     degrees = float((pulls - (pulls > 0)).sum())
     if degrees <= 0 or rest <= 0:
         raise ValueError("the noise cannot be told: no task pulled an arm twice")
-    return TaskCounts(pulls, sums, rewards, rest / degrees, lengths)
+    return counts._replace(noise=rest / degrees)
 
 
 def _check(pulls: FloatArray, sums: FloatArray, rewards: Rewards) -> None:
