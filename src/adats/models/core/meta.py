@@ -192,12 +192,10 @@ class MetaBase(ABC, Generic[S, D]):
         return self.with_total(np.concatenate([high, low]))
 
     def share(
-        self,
-        *,
-        rows: FloatArray | None = None,  # noqa: ARG002
-        design: FloatArray | None = None,  # noqa: ARG002
+        self, *, rows: FloatArray | None = None, design: FloatArray | None = None
     ) -> FloatArray:
         """No part of a task's variance is known to be shared with others."""
+        del rows, design
         return np.zeros(self.n_arms)
 
     def grown_draw(self, mu: FloatArray, rng: Rng) -> FloatArray:
