@@ -33,23 +33,24 @@ SETTLE_EVERY = 0.5  # seconds between looks at what is due
 log = logging.getLogger("adats.service")
 
 
-class _Job(NamedTuple):
+class Job(NamedTuple):
     work: Callable[[], Any]
     done: asyncio.Future[Any]
     owner: tuple[str, str]  # tenant and experiment
     size: float  # operations in it; infinite if it may take long
+    request: object = None  # what it is about
 
 
-class _Group:
+class CommitGroup:
     """What is committed at once, and how long it took."""
 
     def __init__(self) -> None:
-        self.jobs: list[_Job] = []
+        self.jobs: list[Job] = []
         self.results: list[Any] = []
         self.seconds: list[float] = []  # of each job
         self.flush_seconds = self.commit_seconds = 0.0
 
-    def run(self, job: _Job) -> None:
+    def run(self, job: Job) -> None:
         self.jobs.append(job)
         began = time.perf_counter()
         try:
@@ -71,7 +72,7 @@ class CommitQueue:
     def __init__(self, engine: Engine, *, most_waiting: int = 1000) -> None:
         self.engine = engine
         self._most_waiting = most_waiting
-        self._waiting: FairQueue[_Job] = FairQueue()
+        self._waiting: FairQueue[Job] = FairQueue()
         self._cost: dict[tuple[str, str], float] = {}  # seconds of an operation, by experiment
         self._last_short: tuple[str, str] | None = None  # who had the last short operation
         self._answered_at = 0.0
@@ -101,13 +102,19 @@ class CommitQueue:
         self._thread.shutdown()
 
     async def do(
-        self, work: Callable[[], T], tenant: str = "", experiment: str = "", size: float = 1.0
+        self,
+        work: Callable[[], T],
+        tenant: str = "",
+        experiment: str = "",
+        size: float = 1.0,
+        request: object = None,
     ) -> T:
         """The result of an operation, once it is durable. `size`: how many it is, or infinity."""
         if self._closing or len(self._waiting) >= self._most_waiting:
             raise Busy(f"{len(self._waiting)} requests are waiting")
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._waiting.put(tenant, experiment, _Job(work, done, (tenant, experiment), size))
+        job = Job(work, done, (tenant, experiment), size, request)
+        self._waiting.put(tenant, experiment, job)
         self._arrived.set()
         return await done
 
@@ -141,9 +148,9 @@ class CommitQueue:
             except TimeoutError:
                 return
 
-    async def _run_group(self, alone: _Job | None = None) -> None:
+    async def _run_group(self, alone: Job | None = None) -> None:
         """Carry out operations, commit, and reply."""
-        group = _Group()
+        group = CommitGroup()
         try:
             await self._begin()
             await self._settle()
@@ -162,26 +169,26 @@ class CommitQueue:
         self.groups += 1
         self._charge(group)
         for job, result in zip(group.jobs, group.results, strict=True):
-            _reply(job, result)
+            reply(job, result)
         if alone is None and group.jobs:
             self._last_short, self._answered_at = group.jobs[-1].owner, time.monotonic()
 
-    def _kept_waiting(self, alone: _Job | None) -> list[_Job]:
+    def _kept_waiting(self, alone: Job | None) -> list[Job]:
         """Operations of a group that could not even begin."""
         if alone is not None:
             return [alone]
         return [self._waiting.pop() for _ in range(min(MOST_IN_GROUP, len(self._waiting)))]
 
-    def _is_long(self, job: _Job) -> bool:
+    def _is_long(self, job: Job) -> bool:
         """Whether it keeps others waiting, as far as one knows: it is done alone, off the loop."""
         return max(job.size, 1.0) * self._cost.get(job.owner, math.inf) > LONG
 
-    def _run_alone(self, group: "_Group", job: _Job) -> None:
+    def _run_alone(self, group: "CommitGroup", job: Job) -> None:
         group.run(job)
         group.flush(self.engine)
         self._commit(group)
 
-    def _run_short(self, group: "_Group") -> None:
+    def _run_short(self, group: "CommitGroup") -> None:
         until = time.perf_counter() + LONGEST_GROUP
         while self._waiting and len(group.jobs) < MOST_IN_GROUP and time.perf_counter() < until:
             if self._is_long(self._waiting.first()):
@@ -189,12 +196,12 @@ class CommitQueue:
             group.run(self._waiting.pop())
         group.flush(self.engine)
 
-    def _commit(self, group: "_Group") -> None:
+    def _commit(self, group: "CommitGroup") -> None:
         began = time.perf_counter()
         self.engine.commit()
         group.commit_seconds = time.perf_counter() - began
 
-    def _charge(self, group: "_Group") -> None:
+    def _charge(self, group: "CommitGroup") -> None:
         """Each has used the time of its operation, and its part of what was done for all."""
         self.commit_seconds += group.commit_seconds
         count = max(len(group.jobs), 1)
@@ -248,7 +255,7 @@ class CommitQueue:
         if found is not None:
             self.note_damage(found)
 
-    async def _failed(self, error: Exception, jobs: list[_Job]) -> None:
+    async def _failed(self, error: Exception, jobs: list[Job]) -> None:
         """Nothing of the group has happened. A fault of one operation is not the others' fault."""
         if isinstance(error, StoreError) or not jobs:
             if self.trouble is None:
@@ -263,7 +270,7 @@ class CommitQueue:
         else:
             log.error("an operation failed", exc_info=error)
         for job in jobs:
-            _reply(job, error)
+            reply(job, error)
 
     def note_damage(self, error: Exception) -> None:
         """Part of the store cannot be used; the rest goes on."""
@@ -272,7 +279,7 @@ class CommitQueue:
         self.damage = error
 
 
-def _reply(job: _Job, result: Any) -> None:
+def reply(job: Job, result: Any) -> None:
     if job.done.done():  # the client has gone
         return
     if isinstance(result, Exception):
