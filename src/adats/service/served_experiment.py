@@ -36,8 +36,9 @@ from adats.service.stores.interface import (
     Progress,
     Reward,
     Taken,
+    TaskRow,
 )
-from adats.service.task_cache import StaleTasks, TaskCache, TaskReader
+from adats.service.task_cache import StaleTasks, TaskCache, TaskReader, unpacked
 
 DRAWS = 500  # to tell the chances of arms, where there is no formula
 ROUND_OFF = 1e6  # a reward taken out whose square is this much larger than the rest leaves that
@@ -371,6 +372,11 @@ class ServedExperiment:
     def prior_of(self, task: str) -> Belief:
         """The prior of a task as all the others have taught it."""
         return self._setup.forget(*self._present(task, self._known(task))).task_prior()
+
+    def message_of(self, row: TaskRow) -> FloatArray:
+        """What a task teaches the others."""
+        message: FloatArray = unpacked(row, self._blank).digested(self.meta).message
+        return message
 
     def forget(self, task: str) -> None:
         """Take the task out, at the end of a commit: the state is that of the remaining log."""

@@ -62,7 +62,7 @@ class TaskCache:
             row = self._store.task(self._experiment, str(task))
             if row is None:
                 return None
-            state = _unpacked(row, self._blank())
+            state = unpacked(row, self._blank())
             learned = self._store.learned(self._experiment, str(task))
             if learned:
                 state = self._learn(task, state, learned)
@@ -164,7 +164,7 @@ def _packed(state: TaskState, generation: int | None) -> TaskRow:
     return TaskRow(state.stats.flat().tobytes(), state.rounds, pending, generation)
 
 
-def _unpacked(row: TaskRow, blank: TaskState) -> TaskState:
+def unpacked(row: TaskRow, blank: TaskState) -> TaskState:
     """The state in a row. Arms may have been added since it was written."""
     stats = blank.stats
     if row.stats:

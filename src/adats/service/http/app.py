@@ -57,6 +57,7 @@ from adats.service.messages import (
     RewardRequest,
 )
 from adats.service.served_experiment import ServedExperiment
+from adats.service.shared_queue import Folder, SharedQueue
 from adats.service.spec import arms_of_control, parse
 from adats.service.stores.interface import Action, ExperimentRow, ReadView, Reward
 
@@ -95,11 +96,14 @@ class Service:
         most_waiting: int,
         reopened: bool,
         clock_off: Callable[[], float],
+        folding: Engine | None,
     ) -> None:
         self._engine, self._clock_off = engine, clock_off
-        self._queue = CommitQueue(engine, most_waiting=most_waiting)
-        self._readers = Readers(engine.store)
         self.metrics = Metrics()
+        kind = SharedQueue if engine.store.many_writers else CommitQueue
+        self._queue = kind(engine, most_waiting=most_waiting)
+        self._folder = None if folding is None else Folder(folding, self.metrics.folded)
+        self._readers = Readers(engine.store)
         self._watch()
         with engine.store.view() as view:
             keys = ApiKeys(view.key_rows())
@@ -122,6 +126,8 @@ class Service:
     @asynccontextmanager
     async def lifespan(self, _: object) -> AsyncIterator[None]:
         self._queue.start()
+        if self._folder is not None:
+            self._folder.start()
         beside = [asyncio.create_task(work()) for work in (self._refresh_keys, self._scrub)]
         try:
             yield
@@ -129,6 +135,8 @@ class Service:
             for work in beside:
                 work.cancel()
             await self._queue.close()
+            if self._folder is not None:
+                self._folder.close()
             self._readers.close()
             self._engine.store.close()
 
@@ -217,7 +225,8 @@ class Service:
     ) -> T:
         """An operation of the engine on the experiment of a request; what may take long is LONG."""
         owner = request.tenant, request.path["name"]
-        return await self._queue.do(partial(operation, *owner, *more), *owner, size)
+        about = more[0] if more else None
+        return await self._queue.do(partial(operation, *owner, *more), *owner, size, about)
 
     # requests that only read what is committed
 
@@ -323,11 +332,13 @@ def make_app(
     most_waiting: int = MOST_WAITING,
     reopened: bool = False,
     clock_off: Callable[[], float] = lambda: 0.0,
+    folding: Engine | None = None,
 ) -> Router:
     """The service as an ASGI application. `hosts` are its own names, if only they are served.
 
     `reopened`: it needs no key although keys were in use, if all of them are removed. `clock_off`
-    says by how much the clock has jumped.
+    says by how much the clock has jumped. `folding`: where many write, a second engine on the same
+    store, which folds.
     """
     service = Service(
         engine,
@@ -335,6 +346,7 @@ def make_app(
         most_waiting=most_waiting,
         reopened=reopened,
         clock_off=clock_off,
+        folding=folding,
     )
     paths: dict[str, dict[str, Endpoint]] = {}
     for operation in sorted(OPERATIONS, key=lambda operation: operation.name not in VERBS):

@@ -54,6 +54,25 @@ def open_view(url: str) -> ReadView:
     return SQLiteReadView(path_of(url))
 
 
+def up_to_date(url: str, copy: Path) -> str:
+    """The store itself, or a copy of it that was brought up to date; it is left as it is."""
+    if is_shared(url):
+        return url
+    from adats.service.stores.sqlite import SQLiteStore
+    from adats.service.stores.sqlite_file import back_up, check_file, real_path, version_at
+    from adats.service.stores.sqlite_schema import VERSION
+
+    if not path_of(url).is_file():
+        raise ValueError(f"there is no store {path_of(url)}")
+    path = real_path(path_of(url))
+    check_file(path)
+    if version_at(path) < VERSION:
+        back_up(path, copy)
+        SQLiteStore(copy).close()
+        path = copy
+    return str(path)
+
+
 def open_keys(url: str, *, make: bool = False) -> "AbstractContextManager[KeyBook]":
     found: Any
     if is_shared(url):

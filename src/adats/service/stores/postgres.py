@@ -77,7 +77,7 @@ class PostgresStore(PostgresReader):
         self._pool = Pool(address)
         self._clock = (0.0, 0.0)  # the database's time, and when that was
         self.now_from(self._connection)
-        self.waited: float | None = None  # seconds that what was folded last had waited for it
+        self.waited = 0.0
         self._clear()
 
     def _clear(self) -> None:

@@ -220,7 +220,7 @@ class SQLiteReadView(SQLiteReader):
 class SQLiteStore(SQLiteReader):
     """Writing: one process and one engine at a time."""
 
-    many_writers = False
+    many_writers, now, waited = False, None, 0.0
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Open a store, or make one. A file that is damaged or not a store raises."""
