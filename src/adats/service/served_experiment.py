@@ -475,6 +475,7 @@ class ServedExperiment:
 
     def take(self, taken: Taken) -> None:
         """Nobody else folds now: what others have handed over is part of this commit."""
+        self.task_cache.drop()
         self._rewards = taken.rewards
         for task in taken.tasks:
             self._places[task] = 0
