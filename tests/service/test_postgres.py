@@ -1,10 +1,42 @@
 """A store in PostgreSQL keeps what every store must keep."""
 
-from adats.service.stores.opening import open_store
+import numpy as np
+import pytest
+
+from adats.service.replay import replay
+from adats.service.stores.opening import open_store, open_view
+from adats.service.stores.sqlite import SQLiteStore
 from adats.testing import check_store
 from postgres import new_store
+from schedules import CASES, random_rules, rules_that_fit
+from shared_play import SharedPlay
+
+STEPS, CHECK_EVERY = 40, 20  # of each model
 
 
 def test_postgres_keeps_all_laws():
     urls = {}
     check_store(lambda name: open_store(urls.get(name) or urls.setdefault(name, new_store(name))))
+
+
+@pytest.mark.parametrize("model", CASES)
+def test_after_any_schedule_of_two_workers_the_answer_is_the_librarys(model, tmp_path):
+    number = list(CASES).index(model)
+    rng, case = np.random.default_rng(number), CASES[model]
+    rules = random_rules(rng, case)
+    url = new_store(f"play{number}")
+    play = SharedPlay(url, {"x": (case, rules_that_fit(case, rules))}, number)
+    try:
+        for i in range(STEPS):
+            play.step()
+            if i % CHECK_EVERY == CHECK_EVERY - 1:
+                play.check("x")
+        play.check("x")
+    finally:
+        play.close()
+    again = SQLiteStore(tmp_path / "again.db")
+    with open_view(url) as view:
+        found = replay(view, again)
+    again.close()
+    assert (found.changed, found.differences) == ([], [])
+    assert found.events > 5

@@ -111,7 +111,9 @@ class Engine:
 
     def _renew(self, key: tuple[str, str], row: ExperimentRow) -> ServedExperiment:
         served = self._served[key]
-        if row.arms == served.stored.arms and row.total:
+        was = served.stored
+        row = row._replace(tenant=was.tenant, name=was.name, spec=was.spec, seed=was.seed)
+        if row.arms == was.arms and row.total:
             served.refresh(row)
         else:
             self._touched.discard(served)

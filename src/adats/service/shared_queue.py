@@ -27,6 +27,7 @@ from adats.service.errors import Again, DamagedStore, OutcomeUnknown, StoreError
 MOST_TRIES = 8
 FIRST_PAUSE = 0.005  # seconds before a second try
 FOLD_EVERY = 0.04  # seconds between looks at what is to be folded
+FOLD_AFTER = 0.05  # seconds that it waits at least, so that there is some of it
 AWAY = (StoreError, Again, OutcomeUnknown)  # what passes
 
 log = logging.getLogger("adats.service")
@@ -142,7 +143,7 @@ class Folder:
     def _fold_waiting(self) -> None:
         engine = self._engine
         engine.begin()
-        for experiment in engine.store.waiting():
+        for experiment in engine.store.waiting(FOLD_AFTER):
             try:
                 if engine.fold(experiment):
                     self._folded(engine.store.waited)

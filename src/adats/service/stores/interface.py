@@ -299,8 +299,8 @@ class Store(Reader, Protocol):
         """
         ...
 
-    def waiting(self) -> list[int]:
-        """Experiments in which there is something to fold."""
+    def waiting(self, for_long: float = 0.0) -> list[int]:
+        """Experiments in which something has waited to be folded, for so many seconds."""
         ...
 
     def due(self, now: float, limit: int) -> list[DecisionRow]: ...

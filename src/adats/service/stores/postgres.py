@@ -49,7 +49,6 @@ from adats.service.stores.postgres_schema import BLOCK
 from adats.service.stores.sqlite_rows import damaged, reward_column, text_of
 
 ASK_AGAIN, ASK_FOR = 0.2, 5.0  # seconds: whether a commit has happened
-FOLD_AFTER = 0.05  # seconds that what was learned waits at least
 
 _encode = msgspec.json.Encoder().encode
 
@@ -63,6 +62,7 @@ class _KnownTask(NamedTuple):
     seq: int  # of the last event that changed it; 0: nothing has, it is only locked
     learned: str | None
     folded: int | None  # the event up to which it is folded
+    queued: int | None = None  # the event up to which it is in the queue that was taken
 
 
 class PostgresStore(PostgresReader):
@@ -191,7 +191,7 @@ class PostgresStore(PostgresReader):
         for kind, id, name, seq, *rest in found:
             if kind == sql.A_TASK:
                 *state, folded = rest[:6]
-                self._known[experiment, name] = _KnownTask(id, seq, state[4], folded)
+                self._known[experiment, name] = _KnownTask(id, seq, state[4], folded, rest[7])
                 taken.tasks[name], taken.learned[name] = task_from((*state, folded))
             elif kind == sql.QUEUED:
                 progress = progress.plus(Progress(*msgspec.json.decode(rest[4])))
@@ -211,8 +211,8 @@ class PostgresStore(PostgresReader):
         )
         return taken._replace(row=row_now, rewards=progress.rewards)
 
-    def waiting(self) -> list[int]:
-        return [row[0] for row in self._all(sql.WAITING, (FOLD_AFTER,))]
+    def waiting(self, for_long: float = 0.0) -> list[int]:
+        return [row[0] for row in self._all(sql.WAITING, (for_long,))]
 
     def counts(self, experiment: int) -> dict[Bucket, Counts]:
         own = super().counts(experiment)
@@ -284,8 +284,8 @@ class PostgresStore(PostgresReader):
             if key in last or not known.seq:
                 used.append(shared | {"l": None})
             folded.append(shared | {"e": key[0], "s": state.stats, "g": state.generation})
-            if key not in last:
-                folds.append({"id": known.id, "seq": seq, "v": taken[key[0]] + 1})
+            if known.queued is not None:
+                folds.append({"id": known.id, "seq": known.queued, "v": taken[key[0]] + 1})
             self._known[key] = known._replace(seq=seq)
         for key in {key for key in last if key not in changes.tasks}:
             self._known[key] = self._known[key]._replace(seq=self._known[key].seq or 1)
@@ -489,11 +489,10 @@ class PostgresKeys(PostgresReader):
 
 
 def _experiment(id: int, version: int, arms: str, prior_version: int, rest: Any) -> ExperimentRow:
-    """What a group has to know of an experiment; its figures count from 0."""
-    total, days_until = rest[0], rest[1]
-    return ExperimentRow(
-        id, "", "", "", 0, version, prior_version, arms, total, days_until=days_until
-    )
+    """What a group has to know of an experiment."""
+    total, days_until, figures = rest[0], rest[1], msgspec.json.decode(rest[4])
+    head = (id, "", "", "", 0, version, prior_version, arms, total)
+    return ExperimentRow(*head, *figures, days_until=days_until)
 
 
 def _tasks_of(changes: Changes) -> set[TaskKey]:

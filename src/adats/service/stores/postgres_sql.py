@@ -44,7 +44,7 @@ FROM wanted w JOIN tasks t ON t.experiment = w.e AND t.task = w.t
 LEFT JOIN folded f ON f.task_id = t.id
 UNION ALL
 SELECT {AN_EXPERIMENT}, e.id, e.version, e.arms, e.prior_version, e.total, e.days_until, NULL, NULL,
-    NULL, NULL, NULL
+    json_build_array(e.tasks, e.decisions, e.counted)::text, NULL, NULL
 FROM json_to_recordset(%(experiments)s::json) AS x(e int, v bigint)
 JOIN experiments e ON e.id = x.e AND e.version <> x.v
 UNION ALL
@@ -68,15 +68,17 @@ ORDER BY d.due, d.id LIMIT %s FOR UPDATE OF t SKIP LOCKED
 TAKE = f"""
 WITH gone AS (DELETE FROM queue WHERE experiment = %(e)s RETURNING *),
 ids AS (
-    SELECT DISTINCT i::bigint AS id FROM gone, json_array_elements_text(gone.task_ids::json) i
+    SELECT i::bigint AS id, max(gone.last) AS last
+    FROM gone, json_array_elements_text(gone.task_ids::json) i GROUP BY 1
 )
-SELECT {A_TASK}, t.id, t.task, t.seq, f.stats, {_STATE}, NULL::float8
+SELECT {A_TASK}, t.id, t.task, t.seq, f.stats, {_STATE}, NULL::float8, ids.last
 FROM ids JOIN tasks t USING (id) LEFT JOIN folded f ON f.task_id = t.id WHERE t.seq > 0
 UNION ALL
 SELECT {QUEUED}, 0, counts, NULL, NULL, NULL, NULL, NULL,
-    json_build_array(tasks, decisions, counted, rewards)::text, NULL, time FROM gone
+    json_build_array(tasks, decisions, counted, rewards)::text, NULL, time, NULL FROM gone
 UNION ALL
-SELECT {BLOCK_AND_TIME}, nextval('event_ids'), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, {NOW}
+SELECT {BLOCK_AND_TIME}, nextval('event_ids'), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, {NOW},
+    NULL
 """
 WAITING = f"""
 SELECT experiment FROM queue GROUP BY experiment HAVING min(time) <= {NOW} - %s ORDER BY min(time)

@@ -294,7 +294,7 @@ class SQLiteStore(SQLiteReader):
         """Nobody else folds anything."""
         return None
 
-    def waiting(self) -> list[int]:
+    def waiting(self, for_long: float = 0.0) -> list[int]:  # noqa: ARG002
         return []
 
     def due(self, now: float, limit: int) -> list[DecisionRow]:
