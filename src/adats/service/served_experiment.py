@@ -477,8 +477,8 @@ class ServedExperiment:
         """Nobody else folds now: what others have handed over is part of this commit."""
         self.task_cache.drop()
         self._rewards = taken.rewards
+        self._places = dict.fromkeys(taken.names, 0)
         for task in taken.tasks:
-            self._places[task] = 0
             self.task_cache.rewrite(task)
 
     @property

@@ -208,7 +208,8 @@ class Taken(NamedTuple):
     """An experiment that nobody else folds until the end of the transaction."""
 
     row: ExperimentRow
-    tasks: dict[str, TaskRow]  # that groups have changed since
+    names: list[str]  # of tasks that have had events since it was folded last
+    tasks: dict[str, TaskRow]  # those that were changed by them
     learned: dict[str, tuple[Learned, ...]]
     rewards: int
 

@@ -186,13 +186,15 @@ class PostgresStore(PostgresReader):
         if not row:
             raise damaged(f"experiment {experiment}")
         own, progress = ExperimentRow(*row[0]), Progress()
-        taken = Taken(own, {}, {}, 0)
+        taken = Taken(own, [], {}, {}, 0)
         counts: dict[Bucket, Counts] = {}
         for kind, id, name, seq, *rest in found:
             if kind == sql.A_TASK:
                 *state, folded = rest[:6]
                 self._known[experiment, name] = _KnownTask(id, seq, state[4], folded, rest[7])
-                taken.tasks[name], taken.learned[name] = task_from((*state, folded))
+                taken.names.append(name)
+                if seq != folded:
+                    taken.tasks[name], taken.learned[name] = task_from((*state, folded))
             elif kind == sql.QUEUED:
                 progress = progress.plus(Progress(*msgspec.json.decode(rest[4])))
                 add_counts(counts, experiment, name)
@@ -284,9 +286,11 @@ class PostgresStore(PostgresReader):
             if key in last or not known.seq:
                 used.append(shared | {"l": None})
             folded.append(shared | {"e": key[0], "s": state.stats, "g": state.generation})
-            if known.queued is not None:
-                folds.append({"id": known.id, "seq": known.queued, "v": taken[key[0]] + 1})
             self._known[key] = known._replace(seq=seq)
+        for (experiment, _), known in self._known.items():
+            if known.queued is not None:
+                fold = taken[experiment] + 1
+                folds.append({"id": known.id, "seq": known.queued, "v": fold})
         for key in {key for key in last if key not in changes.tasks}:
             self._known[key] = self._known[key]._replace(seq=self._known[key].seq or 1)
         used_ids = {row["id"] for row in used} | {row["task"] for row in made}
