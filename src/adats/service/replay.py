@@ -5,6 +5,7 @@ do decisions after it. Then decisions may have moved, and the state is the same 
 """
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from heapq import merge
@@ -23,6 +24,7 @@ from adats.service.served_experiment import Change
 from adats.service.stores.interface import DecisionRow, ExperimentRow, ReadView, Store
 
 COMMITS_IN_ONE = 1000  # commits of the log in one transaction
+VERSIONS_KEPT = 200
 TOLERANCE = 1e-9  # relative: what is left of the order of sums
 ALIKE = 0.1  # standard deviations: what is left of digests made elsewhere
 CHOICE_FIELDS = ("action", "features", "state_version", "prior_version", "holdout", "explored")
@@ -68,6 +70,8 @@ def replay(
         if target.many_writers:
             _commit(engine)
             player.begin()
+        if source.many_writers:  # a decision may be of an earlier version than the fold it is in
+            engine.served(row.tenant, row.name).past = deque(maxlen=VERSIONS_KEPT)
         loosely = player.forgotten > 0 and engine.served(row.tenant, row.name).meta.RENEWS
         for version, together in groupby(_events(source, row), lambda event: event.version):
             player.start(version)
@@ -88,6 +92,9 @@ def replay(
                 _commit(engine)
                 progress(events)
                 player.begin()
+        if source.many_writers:  # the last fold may have had no event that is left
+            played = engine.served(row.tenant, row.name)
+            played.version = max(played.version, row.version)
         _commit(engine)
         meta = engine.served(row.tenant, row.name).meta if loosely else None
         with target.view() as replayed:
@@ -168,7 +175,8 @@ class _Player:
         asked = {} if row.request is None else msgspec.json.decode(row.request)
         request = DecisionRequest(row.task, row.decision_id, **asked)
         before = served.task_cache.get(row.task)
-        made = engine.choose(served, row.decision_id, request)
+        with served.as_of(row.state_version, row.task):
+            made = engine.choose(served, row.decision_id, request)
         if made.action != row.action:  # what was done counts
             served.record_decision(row, before)
         due = when_due(served.spec, row.time, served.counts_pending)

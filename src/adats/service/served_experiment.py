@@ -6,7 +6,9 @@ what was there at the last commit. So a log says in which order to play it again
 """
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any, NamedTuple, cast
 
@@ -78,6 +80,7 @@ class ServedExperiment:
         self._unfolded: dict[str, _Unfolded] = {}
         self._rewards = 0  # that were counted in this commit
         self._learned_now: dict[str, list[Learned]] = {}  # the same, by task
+        self.past: deque[_Past] | None = None  # what there was before each fold, if it is kept
         self._blank = self._setup.new_state(self.meta)
         self._check_policy()
         self.task_cache = TaskCache(
@@ -127,11 +130,13 @@ class ServedExperiment:
 
     def fold(self, group: Group) -> None:
         """End the commit: what its tasks have learned becomes part of what all taught."""
+        if self.past is not None:
+            self._remember()
         self._replace(
             [(task, self._known(task), *self._unfolded[task]) for task in sorted(self._unfolded)]
         )
         self._unfolded.clear()
-        self._learned_now.clear()
+        self._learned_now = {}
         self._put_tasks(group)
         if self._rewards and self.meta.generation:
             self._renew(MOVED_TASKS * self._rewards)
@@ -140,6 +145,45 @@ class ServedExperiment:
         if self._places:
             self.version += 1
             self._places.clear()
+
+    def _remember(self) -> None:
+        changed = {
+            task: (before, self._learned_now.get(task, []))
+            for task, (before, _) in self._unfolded.items()
+        }
+        now = (self.version, self.prior_version, self.meta, self._setup, self._blank)
+        cast("deque[_Past]", self.past).append(_Past(*now, changed))
+
+    @contextmanager
+    def as_of(self, version: int, task: str) -> Iterator[None]:
+        """As it was at an earlier version, but with all that this task has learned since."""
+        later = [past for past in self.past or () if past.version >= version]
+        if self.version <= version or not later:
+            yield
+            return
+        now = (self.version, self.prior_version, self.meta, self._setup, self._blank)
+        present, unfolded = self.task_cache.get(task), self._unfolded.pop(task, None)
+        then = later[0]
+        self.version, self.prior_version, self.meta, self._setup, self._blank, _ = then
+        self.version = version
+        parts = [past.changed[task] for past in later if task in past.changed]
+        if unfolded is not None:
+            parts.append((unfolded.before, self._learned_now.get(task, [])))
+        if present is not None and parts:
+            start = parts[0][0]._replace(rounds=present.rounds, pending=present.pending)
+            learned = tuple(one for _, some in parts for one in some)
+            self.task_cache.put(task, self._with_learned(task, start, learned))
+        try:
+            yield
+        finally:
+            self.version, self.prior_version, self.meta, self._setup, self._blank = now
+            self._unfolded.pop(task, None)
+            if unfolded is not None:
+                self._unfolded[task] = unfolded
+            after = self.task_cache.get(task)
+            if present is not None and after is not None:
+                moved = present._replace(rounds=after.rounds, pending=after.pending)
+                self.task_cache.put(task, moved)
 
     def _put_tasks(self, group: Group) -> None:
         for task, row in self.task_cache.take_changes().items():
@@ -538,6 +582,17 @@ class ServedExperiment:
         best, counts = np.unique(values[:, still].argmax(axis=1), return_counts=True)
         chances[still[best]] = counts / DRAWS
         return chances
+
+
+class _Past(NamedTuple):
+    """An experiment before a fold, and what the tasks had learned that it folded."""
+
+    version: int
+    prior_version: int
+    meta: MetaBelief
+    setup: Setup
+    blank: TaskState
+    changed: dict[str, tuple[TaskState, list[Learned]]]
 
 
 class _Unfolded(NamedTuple):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-PAUSE = 1.0  # seconds before a worker that has died is started again
+PAUSE = 0.2  # seconds before a worker that has died is started again
 GRACE = 15.0  # seconds for workers that are to stop
 
 log = logging.getLogger("adats.service")

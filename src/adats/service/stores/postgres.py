@@ -258,7 +258,7 @@ class PostgresStore(PostgresReader):
 
     def _write_rows(self, changes: Changes) -> None:
         self._know({key for key in changes.tasks} | _tasks_of(changes))
-        last, ids, settles = self._number(changes)
+        firsts, last, ids, settles = self._number(changes)
         taken = self._taken
         made = []
         later = []
@@ -273,12 +273,19 @@ class PostgresStore(PostgresReader):
             else:
                 place = row.place if own else ids[key]
                 known = self._known[row.experiment, row.task]
-                made.append(values | _first_part(row) | {"task": known.id, "p": place})
+                after = 0 if own or known.seq == (known.folded or 0) else known.seq
+                if not own and ids[key] != firsts[row.experiment, row.task]:
+                    after = ids[key]  # what this very group has learned before
+                made.append(
+                    values | _first_part(row) | {"task": known.id, "p": place, "after": after}
+                )
         told = [self._reward(key, row, ids) for key, row in changes.rewards]
         used, folded, folds = [], [], []
         for key, state in changes.tasks.items():
             known, pending = self._known[key], state.pending
             seq = last.get(key, known.seq) or self._next()
+            if key not in last and known.queued is None and key[0] in taken and known.folded:
+                seq = known.folded  # others may have changed it since; that is folded later
             shared = {"id": known.id, "seq": seq, "n": state.rounds, "p": pending}
             if key[0] not in taken:
                 used.append(shared | {"l": self._learned(known, changes.learned.get(key, ()), seq)})
@@ -328,8 +335,9 @@ class PostgresStore(PostgresReader):
 
     def _number(
         self, changes: Changes
-    ) -> tuple[dict[TaskKey, int], dict[Any, int], dict[DecisionKey, int]]:
-        """Ids of new events, in order: the last of each task, by event, and of windows' ends."""
+    ) -> tuple[dict[TaskKey, int], dict[TaskKey, int], dict[Any, int], dict[DecisionKey, int]]:
+        """Ids of new events, in order: the first and the last of each task, by event, and of
+        windows' ends."""
         events: list[tuple[int, int, str, int, Any]] = []
         for key, row in changes.decisions.items():
             if not row.id:
@@ -341,16 +349,18 @@ class PostgresStore(PostgresReader):
             task = changes.decisions[key].task
             events.append((reward.experiment, reward.version, task, reward.place, (key, i)))
         events.sort(key=lambda event: event[:4])
+        firsts: dict[TaskKey, int] = {}
         last: dict[TaskKey, int] = {}
         ids: dict[Any, int] = {}
         settles: dict[DecisionKey, int] = {}
         for experiment, _, task, _, key in events:
             ids[key] = last[experiment, task] = self._next()
+            firsts.setdefault((experiment, task), ids[key])
             if key[1] == "settled":
                 settles[key[0]] = ids[key]
         self._first_id, self._last_id = (min(ids.values()), self._block) if ids else (0, 0)
         self._reward_index = {id(row): i for i, (_, row) in enumerate(changes.rewards)}
-        return last, ids, settles
+        return firsts, last, ids, settles
 
     def _reward(self, key: DecisionKey, row: RewardRow, ids: dict[Any, int]) -> dict[str, Any]:
         own = ids[key, self._reward_index[id(row)]]

@@ -35,7 +35,8 @@ _FOLD = (
 )
 _AT_REST = {
     "version": "CASE WHEN EXISTS (SELECT 1 FROM queue q WHERE q.experiment = d.experiment AND "
-    "d.id BETWEEN q.first AND q.last) THEN greatest(d.version, e.version + 1) ELSE d.version END",
+    "d.id BETWEEN q.first AND q.last) THEN greatest(d.version, e.version + 1) WHEN d.after > 0 THEN "
+    f"greatest(d.version, {_FOLD.format('d.after')}) ELSE d.version END",
     "task": "t.task",
     "settled": f"CASE WHEN d.settled = {UNFOLDED} THEN {_FOLD.format('d.settled_place')} "
     "ELSE d.settled END",
@@ -150,6 +151,8 @@ class PostgresReader:
 
 class PostgresReadView(PostgresReader):
     """What is committed, as it was when the view was opened."""
+
+    many_writers = True
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool

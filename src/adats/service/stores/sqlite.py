@@ -168,6 +168,8 @@ class SQLiteReader:
 class SQLiteReadView(SQLiteReader):
     """Reading what is committed, as it was when the view was opened."""
 
+    many_writers = False
+
     def __init__(self, path: Path) -> None:
         try:
             super().__init__(connect(real_path(path), mode="ro"))
