@@ -29,14 +29,15 @@ pytestmark = pytest.mark.heavy
 WORKERS, KILLS, DATABASE_KILLS = 3, 100, 20
 
 
-def test_a_hundred_kills_of_workers_and_twenty_of_the_database(monkeypatch, capsys):
+def test_a_hundred_kills_of_workers_and_twenty_of_the_database(tmp_path, monkeypatch, capsys):
     if os.environ.get("ADATS_TEST_POSTGRES"):
         pytest.skip("only a server that was started here is killed")
     url, rng = new_store("kills"), random.Random(1)
     clients = [PatientClient(number, 1, ALL_MODELS) for number in range(8)]
     victims = ["worker"] * KILLS + ["database"] * DATABASE_KILLS
     rng.shuffle(victims)
-    with process(url, "--workers", str(WORKERS)) as service:
+    log = (tmp_path / "log").open("w")  # a pipe that nobody reads would be full
+    with log, process(url, "--workers", str(WORKERS), stderr=log) as service:
         start(service.url, ALL_MODELS)
         parent = psutil.Process(service.process.pid)
         with loaded(service.url, clients):

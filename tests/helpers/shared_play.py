@@ -62,6 +62,13 @@ class SharedPlay(Play):
         self.books, self.count = {}, 0
         self.put_all(experiments)
 
+    @classmethod
+    def on(cls, url, play):
+        """Go on where another has ended, with a copy of its store."""
+        own = cls(url, {}, 1)
+        own.books, own.count, own.clock.time = play.books, play.count, play.clock.time
+        return own
+
     def version(self, name):
         return self.local.store.experiment(TENANT, name).version
 
@@ -94,9 +101,8 @@ class SharedPlay(Play):
         rng, name = self.rng, self.rng.choice(list(self.books))
         book, task = self.books[name], rng.choice(("ann", "bob", "eve", "kim"))
         which = rng.randrange(40)
-        kinds = "decide decide decide decide reward reward reward again batch wait fold forget arms undo end"
-        kinds += " reopen"
-        match rng.choice(kinds.split()):
+        others = ["again", "batch", "wait", "fold", "forget", "arms", "undo", "reopen", "end"]
+        match rng.choice(["decide"] * 4 + ["reward"] * 3 + others):
             case "decide":
                 self.decide(name, self.ask(name, task, which, limited=rng.random() < 0.3))
             case "reward":

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 from adats.service.audit import check_store as check_store_at
+from adats.service.messages import RewardRequest
 from adats.service.replay import replay
 from adats.service.stores.opening import open_store, open_view
 from adats.service.stores.sqlite import SQLiteStore
 from adats.testing import check_store
+from command import call
 from hammer import (
     ALL_MODELS,
     PatientClient,
@@ -19,7 +21,7 @@ from hammer import (
     wait_for,
 )
 from postgres import new_store
-from schedules import CASES, random_rules, rules_that_fit
+from schedules import CASES, Play, random_rules, rules_that_fit
 from served import process
 from shared_play import SharedPlay
 
@@ -67,3 +69,34 @@ def test_two_workers_under_load_lose_nothing_and_count_nothing_twice(monkeypatch
     assert [client.unavailable for client in clients] == [0] * len(clients)
     assert check_store_at(url) == []
     check_replay(url, monkeypatch, capsys)
+
+
+def test_a_store_moves_to_postgres_and_back(tmp_path, monkeypatch, capsys):
+    first, second = tmp_path / "first.db", tmp_path / "second.db"
+    case, url = CASES["gaussian"], new_store("move")
+    play = Play(
+        first, {"x": (case, rules_that_fit(case, random_rules(np.random.default_rng(5), case)))}
+    )
+    for i in range(20):
+        play.decide("x", play.ask("x", f"t{i % 4}", i))
+        play.reward("x", RewardRequest(f"d{i // 2 + 1}", float(i % 2)))
+    play.wait(11.0)
+    play.forget("x", "t3")
+    play.add_arm("x", 1)
+    play.close()
+    assert call(monkeypatch, "keys", "add", "ann", "--db", first) == 0
+    assert call(monkeypatch, "replay", first) == 0
+    assert call(monkeypatch, "store", "copy", f"sqlite:///{first}", url) == 0
+    assert call(monkeypatch, "store", "check", url) == 0
+    later = SharedPlay.on(url, play)
+    for i in range(10):
+        later.decide("x", later.ask("x", f"t{i % 4}", 100 + i))
+    later.check("x")
+    later.close()
+    assert call(monkeypatch, "store", "copy", url, second) == 0
+    assert call(monkeypatch, "store", "check", "--db", second) == 0
+    assert call(monkeypatch, "store", "copy", url, second) == 2
+    assert "not empty" in capsys.readouterr().err
+    for way in (url, second):
+        assert call(monkeypatch, "keys", "list", "--db", way) == 0
+    assert capsys.readouterr().out.count("ann") == 2

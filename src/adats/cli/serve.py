@@ -47,7 +47,9 @@ def serve(
     from adats.service.stores.opening import shown
 
     def announce(address: str) -> None:
-        console.print(f"{shown(db)} is served at {address}, described at {address}/docs", soft_wrap=True)
+        console.print(
+            f"{shown(db)} is served at {address}, described at {address}/docs", soft_wrap=True
+        )
 
     try:
         with in_one_line():

@@ -71,9 +71,7 @@ def _upgrade_file(db: Path) -> None:
 
 
 @store_app.command("backup")
-def backup(
-    target: Annotated[Path, typer.Argument(help="A new file.")], db: Db = DB
-) -> None:
+def backup(target: Annotated[Path, typer.Argument(help="A new file.")], db: Db = DB) -> None:
     """A whole copy of a store in a file, which may be in use."""
     need_service()
     from adats.service.stores.opening import is_shared, path_of
@@ -88,6 +86,27 @@ def backup(
     with in_one_line():
         back_up(real_path(path), target)
     console.print(f"{target} is a copy of {db}", highlight=False, soft_wrap=True)
+
+
+@store_app.command("copy")
+def copy(
+    source: Annotated[str, typer.Argument(help="A store that nobody writes to.")],
+    target: Annotated[str, typer.Argument(help="An empty one, of any kind.")],
+) -> None:
+    """Copy a store, from a file to PostgreSQL or back; the copy is checked by a replay."""
+    need_service()
+    from adats.service.copying import copy_store
+    from adats.service.stores.opening import shown
+
+    with in_one_line():
+        found = copy_store(source, target)
+    for line in found[:MOST_SHOWN]:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    if found:
+        console.print(f"{shown(target)} is NOT a copy", highlight=False, soft_wrap=True)
+        raise typer.Exit(1)
+    said = f"{shown(target)} is a copy of {shown(source)}: every decision comes out the same"
+    console.print(said, highlight=False, soft_wrap=True)
 
 
 def _need_store(db: Path) -> None:

@@ -79,8 +79,8 @@ class Group:
             self._tasks[task] = found.tasks.get(task)
         for task, state in found.tasks.items():  # those of decisions come with them
             self._tasks.setdefault(task, state)
-        for task, several in found.learned.items():
-            self._learned.setdefault(task, several)
+        for task, learned in found.learned.items():
+            self._learned.setdefault(task, learned)
         for asked in rewards:
             decisions.append((asked.experiment, asked.decision_id))
             self._asked.add(_hashable(asked))

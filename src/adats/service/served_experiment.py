@@ -213,9 +213,7 @@ class ServedExperiment:
         if unfolded is None:
             return self.meta, state
         before, arms = unfolded
-        digest, meta = self.meta.replace_task(
-            before.digested(self.meta), state.stats, sorted(arms)
-        )
+        digest, meta = self.meta.replace_task(before.digested(self.meta), state.stats, sorted(arms))
         return meta, state._replace(stats=digest.stats, digest=digest)
 
     def _learned(
@@ -368,9 +366,7 @@ class ServedExperiment:
             changed = np.atleast_1d(pulled).tolist()
         self._learned(decision.task, state, state._replace(stats=stats), changed, what)
 
-    def _with_learned(
-        self, task: Any, state: TaskState, learned: tuple[Learned, ...]
-    ) -> TaskState:
+    def _with_learned(self, task: Any, state: TaskState, learned: tuple[Learned, ...]) -> TaskState:
         """A task as it was folded last, with what it has learned since."""
         stats, nothing = state.stats, self._blank.stats
         changed: set[int] = set()

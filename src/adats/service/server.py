@@ -91,7 +91,7 @@ def _check(store: Store, db: str, host: str, reopened: bool, trust_clock: bool) 
 
 def clock_of(store: Store) -> Callable[[], float]:
     """Where many write, the store's: their own may differ."""
-    return SteadyClock() if store.now is None else store.now
+    return store.now if store.many_writers else SteadyClock()
 
 
 def _app(
@@ -158,8 +158,6 @@ def is_loopback(host: str) -> bool:
 def _listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server(
-            (host, port), family=family, backlog=2048, reuse_port=shared
-        )
+        return socket.create_server((host, port), family=family, backlog=2048, reuse_port=shared)
     except (OSError, OverflowError) as error:
         raise ValueError(f"cannot listen at {host}:{port}: {error}") from None

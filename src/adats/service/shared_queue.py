@@ -105,7 +105,8 @@ class SharedQueue(CommitQueue):
         if isinstance(error, Again):
             error = StoreError(str(error))
         if not isinstance(error, OutcomeUnknown):
-            return await super()._failed(error, jobs)
+            await super()._failed(error, jobs)
+            return
         log.error("%s", error)
         self.trouble = error
         for job in jobs:

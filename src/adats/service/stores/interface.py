@@ -11,7 +11,7 @@ Where many write, a group ends without a number: what its tasks have learned is 
 and whoever takes the experiment next folds it into what all taught. That fold has the number.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, Self
 
@@ -289,9 +289,12 @@ class Store(Reader, Protocol):
     """Writing, a group at a time."""
 
     many_writers: bool  # others write too
-    now: Callable[[], float] | None  # its own time, by which all of them go; None: there is none
     waited: float  # seconds that the oldest of what was folded last had waited for that
     erased: bool  # False: something that was forgotten is in a log, which somebody still reads
+
+    def now(self) -> float:
+        """Its own time, by which all go who write to it."""
+        ...
 
     def begin(self) -> None: ...
     def load(self, keys: Keys) -> Loaded: ...

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from adats.service.counters import by_days
-from adats.service.errors import Again, OutcomeUnknown, StoreError
+from adats.service.errors import Again, OutcomeUnknown
 from adats.service.stores import postgres_sql as sql
 from adats.service.stores.interface import (
     Bucket,
@@ -31,7 +31,6 @@ from adats.service.stores.interface import (
     RewardRow,
     Taken,
     TaskKey,
-    TaskRow,
 )
 from adats.service.stores.postgres_link import GROUP, Address, Pool, connect, explained, trouble
 from adats.service.stores.postgres_reader import (
@@ -257,7 +256,7 @@ class PostgresStore(PostgresReader):
                 self._write_counts(changes.counts)
 
     def _write_rows(self, changes: Changes) -> None:
-        self._know({key for key in changes.tasks} | _tasks_of(changes))
+        self._know(set(changes.tasks) | _tasks_of(changes))
         firsts, last, ids, settles = self._number(changes)
         taken = self._taken
         made = []
@@ -267,7 +266,11 @@ class PostgresStore(PostgresReader):
             settled, settled_place = row.settled, row.settled_place
             if key in settles and not own:
                 settled, settled_place = UNFOLDED, settles[key]
-            values = _later_part(row) | {"id": row.id or ids[key], "s": settled, "sp": settled_place}
+            values = _later_part(row) | {
+                "id": row.id or ids[key],
+                "s": settled,
+                "sp": settled_place,
+            }
             if row.id:
                 later.append(values)
             else:
@@ -280,13 +283,15 @@ class PostgresStore(PostgresReader):
                     values | _first_part(row) | {"task": known.id, "p": place, "after": after}
                 )
         told = [self._reward(key, row, ids) for key, row in changes.rewards]
-        used, folded, folds = [], [], []
+        used: list[dict[str, Any]] = []
+        folded: list[dict[str, Any]] = []
+        folds: list[dict[str, Any]] = []
         for key, state in changes.tasks.items():
             known, pending = self._known[key], state.pending
             seq = last.get(key, known.seq) or self._next()
             if key not in last and known.queued is None and key[0] in taken and known.folded:
                 seq = known.folded  # others may have changed it since; that is folded later
-            shared = {"id": known.id, "seq": seq, "n": state.rounds, "p": pending}
+            shared: dict[str, Any] = {"id": known.id, "seq": seq, "n": state.rounds, "p": pending}
             if key[0] not in taken:
                 used.append(shared | {"l": self._learned(known, changes.learned.get(key, ()), seq)})
                 continue
@@ -298,14 +303,17 @@ class PostgresStore(PostgresReader):
             if known.queued is not None:
                 fold = taken[experiment] + 1
                 folds.append({"id": known.id, "seq": known.queued, "v": fold})
-        for key in {key for key in last if key not in changes.tasks}:
-            self._known[key] = self._known[key]._replace(seq=self._known[key].seq or 1)
         used_ids = {row["id"] for row in used} | {row["task"] for row in made}
         unused = [t.id for t in self._known.values() if not t.seq and t.id not in used_ids]
         queued = [] if taken else self._queue_rows(changes)
         parts = {
-            "made": made, "later": later, "told": told, "used": used, "folded": folded,
-            "folds": folds, "queued": queued,
+            "made": made,
+            "later": later,
+            "told": told,
+            "used": used,
+            "folded": folded,
+            "folds": folds,
+            "queued": queued,
         }
         if not (any(parts.values()) or unused):
             return
@@ -346,7 +354,7 @@ class PostgresStore(PostgresReader):
                 at = (row.experiment, row.settled, row.task, row.settled_place)
                 events.append((*at, (key, "settled")))
         for i, (key, reward) in enumerate(changes.rewards):
-            task = changes.decisions[key].task
+            task = changes.decisions[key].task if key in changes.decisions else ""  # a copy
             events.append((reward.experiment, reward.version, task, reward.place, (key, i)))
         events.sort(key=lambda event: event[:4])
         firsts: dict[TaskKey, int] = {}
@@ -451,8 +459,8 @@ class PostgresStore(PostgresReader):
                     raise Again(str(trouble(error)))
             if time.monotonic() > until:
                 raise OutcomeUnknown(
-                    "the database was lost in the middle of a commit, and cannot say yet whether it "
-                    "happened; ask again, with the same ids"
+                    "the database was lost in the middle of a commit, and cannot say yet whether "
+                    "that happened; ask again, with the same ids"
                 ) from error
             time.sleep(ASK_AGAIN)
 
@@ -505,8 +513,9 @@ class PostgresKeys(PostgresReader):
 def _experiment(id: int, version: int, arms: str, prior_version: int, rest: Any) -> ExperimentRow:
     """What a group has to know of an experiment."""
     total, days_until, figures = rest[0], rest[1], msgspec.json.decode(rest[4])
-    head = (id, "", "", "", 0, version, prior_version, arms, total)
-    return ExperimentRow(*head, *figures, days_until=days_until)
+    row = ExperimentRow(id, "", "", "", 0, version, prior_version, arms, total)
+    tasks, decisions, counted = figures
+    return row._replace(tasks=tasks, decisions=decisions, counted=counted, days_until=days_until)
 
 
 def _tasks_of(changes: Changes) -> set[TaskKey]:

@@ -56,10 +56,15 @@ def connect(address: Address, kind: tuple[str, str] = GROUP, *, checked: bool = 
     try:
         import psycopg
     except ImportError:
-        raise ValueError("PostgreSQL needs one more package: pip install 'adats[postgres]'") from None
+        raise ValueError(
+            "PostgreSQL needs one more package: pip install 'adats[postgres]'"
+        ) from None
     with explained():
         connection = psycopg.connect(
-            address.conninfo, autocommit=True, connect_timeout=CONNECT_WAIT, application_name="adats"
+            address.conninfo,
+            autocommit=True,
+            connect_timeout=CONNECT_WAIT,
+            application_name="adats",
         )
         try:
             statement, plain = kind

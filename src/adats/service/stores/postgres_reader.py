@@ -35,8 +35,8 @@ _FOLD = (
 )
 _AT_REST = {
     "version": "CASE WHEN EXISTS (SELECT 1 FROM queue q WHERE q.experiment = d.experiment AND "
-    "d.id BETWEEN q.first AND q.last) THEN greatest(d.version, e.version + 1) WHEN d.after > 0 THEN "
-    f"greatest(d.version, {_FOLD.format('d.after')}) ELSE d.version END",
+    "d.id BETWEEN q.first AND q.last) THEN greatest(d.version, e.version + 1) "
+    f"WHEN d.after > 0 THEN greatest(d.version, {_FOLD.format('d.after')}) ELSE d.version END",
     "task": "t.task",
     "settled": f"CASE WHEN d.settled = {UNFOLDED} THEN {_FOLD.format('d.settled_place')} "
     "ELSE d.settled END",
@@ -202,11 +202,15 @@ class PostgresReadView(PostgresReader):
             yield RewardRow(*row)._replace(reward=_decode(row[4]))
 
     def changes(self, experiment: int) -> Iterator[ChangeRow]:
-        sql = f"SELECT {', '.join(ChangeRow._fields)} FROM changes WHERE experiment = %s ORDER BY id"
+        sql = (
+            f"SELECT {', '.join(ChangeRow._fields)} FROM changes WHERE experiment = %s ORDER BY id"
+        )
         yield from (ChangeRow(*row) for row in self._all(sql, (experiment,)))
 
     def beliefs(self, experiment: int) -> Iterator[BeliefRow]:
-        sql = f"SELECT {', '.join(BeliefRow._fields)} FROM beliefs WHERE experiment = %s ORDER BY id"
+        sql = (
+            f"SELECT {', '.join(BeliefRow._fields)} FROM beliefs WHERE experiment = %s ORDER BY id"
+        )
         yield from (BeliefRow(*row) for row in self._all(sql, (experiment,)))
 
     def overdue(self, experiment: int, now: float) -> float | None:
@@ -258,8 +262,9 @@ def decision_from(row: Sequence[Any]) -> DecisionRow:
 
 def counts_from(row: Sequence[Any]) -> tuple[Bucket, Counts]:
     size = len(Bucket._fields)
-    *plain, total, squares = row[size:]
-    return Bucket(*row[:size]), Counts(*plain, number_of(total), number_of(squares))
+    kept = Counts(*row[size:])
+    counts = kept._replace(sum=number_of(kept.sum), squares=number_of(kept.squares))
+    return Bucket(*row[:size]), counts
 
 
 def add_counts(into: dict[Bucket, Counts], experiment: int, text: str) -> None:

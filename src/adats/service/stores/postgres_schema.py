@@ -33,7 +33,8 @@ CREATE TABLE folds (
     version bigint NOT NULL, PRIMARY KEY (task_id, seq)
 );
 CREATE TABLE queue (
-    experiment integer NOT NULL, first bigint NOT NULL, last bigint NOT NULL, task_ids text NOT NULL,
+    experiment integer NOT NULL, first bigint NOT NULL, last bigint NOT NULL,
+    task_ids text NOT NULL,
     counts text NOT NULL, tasks bigint NOT NULL, decisions bigint NOT NULL, counted bigint NOT NULL,
     rewards bigint NOT NULL, time float8 NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,

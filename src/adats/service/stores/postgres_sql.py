@@ -8,7 +8,8 @@ from adats.service.stores.interface import (
     ExperimentRow,
     KeyRow,
 )
-from adats.service.stores.postgres_reader import DECISION, HOURLY as _HOURLY
+from adats.service.stores.postgres_reader import DECISION
+from adats.service.stores.postgres_reader import HOURLY as _HOURLY
 
 A_TASK, AN_EXPERIMENT, QUEUED, BLOCK_AND_TIME = 0, 1, 2, 3  # rows of READ_STATES and TAKE
 HOURLY = Bucket._fields + Counts._fields
@@ -48,7 +49,8 @@ SELECT {AN_EXPERIMENT}, e.id, e.version, e.arms, e.prior_version, e.total, e.day
 FROM json_to_recordset(%(experiments)s::json) AS x(e int, v bigint)
 JOIN experiments e ON e.id = x.e AND e.version <> x.v
 UNION ALL
-SELECT {BLOCK_AND_TIME}, 0, nextval('event_ids'), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, {NOW}
+SELECT {BLOCK_AND_TIME}, 0, nextval('event_ids'), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+    {NOW}
 """
 READ_DECISIONS = f"""
 SELECT x.i, CASE WHEN x.i >= 0 AND d.received > 0 THEN (
@@ -77,8 +79,8 @@ UNION ALL
 SELECT {QUEUED}, 0, counts, NULL, NULL, NULL, NULL, NULL,
     json_build_array(tasks, decisions, counted, rewards)::text, NULL, time, NULL FROM gone
 UNION ALL
-SELECT {BLOCK_AND_TIME}, nextval('event_ids'), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, {NOW},
-    NULL
+SELECT {BLOCK_AND_TIME}, nextval('event_ids'), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+    {NOW}, NULL
 """
 WAITING = f"""
 SELECT experiment FROM queue GROUP BY experiment HAVING min(time) <= {NOW} - %s ORDER BY min(time)
@@ -89,8 +91,8 @@ WITH made AS (
     INSERT INTO decisions (id, experiment, task_id, version, decision_id, action, features, request,
         propensity, state_version, prior_version, time, explored, holdout, due, settled, received,
         reward, counted, place, settled_place, after)
-    SELECT id, e, task, v, name, a, decode(f, 'base64'), q, c, sv, pv, at, x, h, due, s, k, r, n, p, sp,
-        after
+    SELECT id, e, task, v, name, a, decode(f, 'base64'), q, c, sv, pv, at, x, h, due, s, k, r, n, p,
+        sp, after
     FROM json_to_recordset(%(made)s::json) AS x(id bigint, e int, task bigint, v bigint, name text,
         a text, f text, q text, c text, sv bigint, pv bigint, at float8, x smallint, h smallint,
         due float8, s bigint, k int, r text, n text, p bigint, sp bigint,
@@ -165,6 +167,6 @@ WITH gone AS (
 INSERT INTO hourly ({_HOURLY}) SELECT {_HOURLY}
 FROM json_to_recordset(%(new)s::json) AS x({_BUCKET}, decisions bigint, explored bigint,
     rewarded bigint, counted bigint, sum text, squares text)
-ON CONFLICT ({', '.join(Bucket._fields)}) DO UPDATE
-SET {', '.join(f'{name} = EXCLUDED.{name}' for name in Counts._fields)}
+ON CONFLICT ({", ".join(Bucket._fields)}) DO UPDATE
+SET {", ".join(f"{name} = EXCLUDED.{name}" for name in Counts._fields)}
 """

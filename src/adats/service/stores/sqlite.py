@@ -8,6 +8,7 @@ and none is used that is not as it was written.
 import errno
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
@@ -222,7 +223,7 @@ class SQLiteReadView(SQLiteReader):
 class SQLiteStore(SQLiteReader):
     """Writing: one process and one engine at a time."""
 
-    many_writers, now, waited = False, None, 0.0
+    many_writers, waited = False, 0.0
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Open a store, or make one. A file that is damaged or not a store raises."""
@@ -243,6 +244,9 @@ class SQLiteStore(SQLiteReader):
         self.erased = True  # nothing of what was forgotten is left in the log
         self._scrub = Scrub()
         self._new_experiments = 0
+
+    def now(self) -> float:
+        return time.time()
 
     def begin(self) -> None:
         if self._broken:
