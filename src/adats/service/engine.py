@@ -230,6 +230,11 @@ class Engine:
             return self._served[tenant, name]
         return known
 
+    def spec_of(self, tenant: str, name: str) -> ExperimentSpec | None:
+        """Of an experiment that is in memory."""
+        known = self._served.get((tenant, name))
+        return None if known is None else known.spec
+
     def _served_before(self, tenant: str, name: str) -> ServedExperiment:
         """The same as it was in this process the last time."""
         key = (tenant, name)

@@ -24,8 +24,8 @@ from adats.service.commit_queue import (
 from adats.service.engine import Engine
 from adats.service.errors import Again, DamagedStore, OutcomeUnknown, StoreError
 
-MOST_TRIES = 8
-FIRST_PAUSE = 0.005  # seconds before a second try
+FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.2  # seconds before another try
+MOST_TRIES, PATIENCE = 20, 2.0  # and seconds in which others may be in the way
 FOLD_EVERY = 0.04  # seconds between looks at what is to be folded
 FOLD_AFTER = 0.05  # seconds that it waits at least, so that there is some of it
 AWAY = (StoreError, Again, OutcomeUnknown)  # what passes
@@ -42,6 +42,7 @@ class SharedQueue(CommitQueue):
         jobs = self._next_jobs() if alone is None else [alone]
         if not jobs:
             return
+        until = time.monotonic() + PATIENCE
         for attempt in range(MOST_TRIES):
             group = CommitGroup()
             try:
@@ -49,8 +50,10 @@ class SharedQueue(CommitQueue):
                 break
             except Exception as error:
                 await self._in_thread(self.engine.undo)
-                if isinstance(error, Again) and attempt < MOST_TRIES - 1:
-                    await asyncio.sleep(FIRST_PAUSE * 2**attempt * random.random())
+                last = attempt == MOST_TRIES - 1 or time.monotonic() > until
+                if isinstance(error, Again) and not last:
+                    pause = min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE)
+                    await asyncio.sleep(pause * random.random())
                     continue
                 await self._failed(error, jobs)
                 return

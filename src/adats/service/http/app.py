@@ -62,6 +62,7 @@ from adats.service.spec import arms_of_control, parse
 from adats.service.stores.interface import Action, ExperimentRow, ReadView, Reward
 
 LONG = math.inf  # the size of an operation that may take long
+MOST_NOTED = 10_000  # experiments whose control is kept in mind
 MOST_WAITING = 1000  # requests; more are turned away
 SCRUB_PAUSE = 1.0  # seconds between two looks at some rows of the store
 ERASE_PAUSE = 0.05  # seconds between two looks whether what was forgotten is gone
@@ -108,7 +109,7 @@ class Service:
         with engine.store.view() as view:
             keys = ApiKeys(view.key_rows())
         self.access = AccessControl(keys, hosts, reopened=reopened)
-        self._controls: dict[tuple[str, str], Action] = {}  # of experiments that needed a fallback
+        self._controls: dict[tuple[str, str], Action | None] = {}  # of experiments in use
 
     def _watch(self) -> None:
         queue = self._queue
@@ -174,7 +175,9 @@ class Service:
 
     async def decide(self, request: Request) -> Reply:
         try:
-            return Reply(await self._do(self._engine.decide, request, request.body))
+            result = await self._do(self._engine.decide, request, request.body)
+            self._note_control(request)
+            return Reply(result)
         except (StoreError, DamagedStore) as error:
             control = await self._open_control(request)
             if control is None:
@@ -285,6 +288,14 @@ class Service:
 
     def _log_pieces(self, view: ReadView, request: Request, kind: str) -> Iterator[bytes]:
         return export.log(view, _experiment(view, request), kind)
+
+    def _note_control(self, request: Request) -> None:
+        """For the time when the store cannot even be read."""
+        key = (request.tenant, request.path["name"])
+        if key not in self._controls:
+            spec = self._engine.spec_of(*key)
+            if spec is not None and len(self._controls) < MOST_NOTED:
+                self._controls[key] = spec.control
 
     async def _open_control(self, request: Request) -> Action | None:
         """The control action, if the experiment names one and the request leaves it open."""

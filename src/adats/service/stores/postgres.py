@@ -32,7 +32,7 @@ from adats.service.stores.interface import (
     Taken,
     TaskKey,
 )
-from adats.service.stores.postgres_link import GROUP, Address, Pool, connect, explained, trouble
+from adats.service.stores.postgres_link import Address, Pool, connect, explained, trouble
 from adats.service.stores.postgres_reader import (
     EXPERIMENT,
     UNFOLDED,
@@ -47,7 +47,7 @@ from adats.service.stores.postgres_reader import (
 from adats.service.stores.postgres_schema import BLOCK
 from adats.service.stores.sqlite_rows import damaged, reward_column, text_of
 
-ASK_AGAIN, ASK_FOR = 0.2, 5.0  # seconds: whether a commit has happened
+ASK_AGAIN, ASK_FOR = 0.2, 3.0  # seconds: whether a commit has happened
 
 _encode = msgspec.json.Encoder().encode
 
@@ -111,7 +111,7 @@ class PostgresStore(PostgresReader):
     def _begun(self) -> None:
         """Within a transaction, from the first statement on."""
         if self._connection.info.transaction_status == 0:  # idle
-            self._connection.execute("BEGIN")
+            self._connection.execute("BEGIN", prepare=False)
 
     def _all(self, text: str, values: Any = ()) -> list[Any]:
         with explained():
@@ -435,7 +435,7 @@ class PostgresStore(PostgresReader):
         if self._connection.info.transaction_status == 0:
             return
         try:
-            self._connection.execute("COMMIT")
+            self._connection.execute("COMMIT", prepare=False)
         except psycopg.OperationalError as error:
             if self._xid is None:
                 raise trouble(error) from error
@@ -448,15 +448,15 @@ class PostgresStore(PostgresReader):
     def _ask_for_outcome(self, error: Exception) -> None:
         until = time.monotonic() + ASK_FOR
         while True:
+            status = None
             with suppress(Exception):
                 self._connection.close()
-                self._connection = connect(self.address, GROUP)
-                sql_text = "SELECT pg_xact_status(%s::text::xid8)"
-                status = self._one(sql_text, (str(self._xid),))[0]
-                if status == "committed":
-                    return
-                if status == "aborted":
-                    raise Again(str(trouble(error)))
+                self._connection = connect(self.address)
+                (status,) = self._one(sql.STATUS, (str(self._xid),))
+            if status == "committed":
+                return
+            if status == "aborted":
+                raise Again(str(trouble(error))) from error
             if time.monotonic() > until:
                 raise OutcomeUnknown(
                     "the database was lost in the middle of a commit, and cannot say yet whether "
@@ -467,7 +467,7 @@ class PostgresStore(PostgresReader):
     def rollback(self) -> None:
         try:
             if self._connection.info.transaction_status != 0:
-                self._connection.execute("ROLLBACK")
+                self._connection.execute("ROLLBACK", prepare=False)
         except Exception:
             self._connection.close()
         self._clear()

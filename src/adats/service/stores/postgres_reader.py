@@ -177,7 +177,7 @@ class PostgresReadView(PostgresReader):
     def close(self) -> None:
         try:
             with explained():
-                self._connection.execute("ROLLBACK")
+                self._connection.execute("ROLLBACK", prepare=False)
         except Exception:
             self._connection.close()
         self._pool.give_back(self._connection)

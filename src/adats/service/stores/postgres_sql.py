@@ -133,6 +133,7 @@ WITH made AS (
 )
 SELECT (SELECT count(*) FROM made), pg_current_xact_id()::text::bigint
 """
+STATUS = "SELECT pg_xact_status(%s::text::xid8)"
 FORGET = "DELETE FROM tasks WHERE experiment = %s AND task = %s"
 
 
