@@ -16,12 +16,13 @@ SCHEMA = "adats"  # unless the URL says another
 CONNECT_WAIT = 3  # seconds
 # A session that stops in the middle of a group must not keep others waiting for long.
 SESSION = """
-SET SESSION synchronous_commit = on; SET idle_in_transaction_session_timeout = '5s';
+SET SESSION synchronous_commit = on; SET idle_in_transaction_session_timeout = '{idle}';
 SET lock_timeout = '1s'; SET statement_timeout = '{statement}'; SET jit = off;
 SET enable_hashjoin = {plain}; SET enable_mergejoin = {plain}; SET enable_seqscan = {plain};
 SET client_min_messages = error; SET timezone = 'UTC'; SET search_path = {schema};
 """
-GROUP, LONG_READ = ("10s", "off"), ("0", "on")  # time for a statement; plans that read all
+# time for a statement, time without one in a transaction, and plans that read all
+GROUP, LONG_READ = ("10s", "5s", "off"), ("0", "0", "on")
 
 
 class Address(NamedTuple):
@@ -51,7 +52,7 @@ def address_of(url: str) -> Address:
     return Address(urlunsplit(parts._replace(query=rest)), schema)
 
 
-def connect(address: Address, kind: tuple[str, str] = GROUP, *, checked: bool = True) -> Any:
+def connect(address: Address, kind: tuple[str, str, str] = GROUP, *, checked: bool = True) -> Any:
     """A session, outside a transaction. `checked`: the tables have to be there."""
     try:
         import psycopg
@@ -67,9 +68,10 @@ def connect(address: Address, kind: tuple[str, str] = GROUP, *, checked: bool = 
             application_name="adats",
         )
         try:
-            statement, plain = kind
+            statement, idle, plain = kind
             schema = f'"{address.schema}"'
-            connection.execute(SESSION.format(statement=statement, plain=plain, schema=schema))
+            named = {"statement": statement, "idle": idle, "plain": plain, "schema": schema}
+            connection.execute(SESSION.format(**named))
             if connection.info.server_version < 140000:
                 raise FileFormatError("PostgreSQL 14 or later is needed")
             if checked:
