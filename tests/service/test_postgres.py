@@ -25,7 +25,7 @@ from schedules import CASES, Play, random_rules, rules_that_fit
 from served import process
 from shared_play import SharedPlay
 
-STEPS, CHECK_EVERY = 40, 20  # of each model
+STEPS, CHECK_EVERY = 30, 15  # of each model
 
 
 def test_postgres_keeps_all_laws():

@@ -8,7 +8,7 @@ takes the queue and writes the next version; nobody else writes to a row that al
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -19,15 +19,12 @@ from adats.service.stores.interface import (
     Bucket,
     Changes,
     Counts,
-    DecisionKey,
     DecisionRow,
     ExperimentRow,
     KeyRow,
     Keys,
-    Learned,
     Loaded,
     Progress,
-    Reward,
     RewardRow,
     Taken,
     TaskKey,
@@ -35,33 +32,25 @@ from adats.service.stores.interface import (
 from adats.service.stores.postgres_link import Address, Pool, connect, explained, trouble
 from adats.service.stores.postgres_reader import (
     EXPERIMENT,
-    UNFOLDED,
     PostgresReader,
     PostgresReadView,
     add_counts,
-    all_learned,
     counts_from,
     decision_from,
     task_from,
 )
 from adats.service.stores.postgres_schema import BLOCK
-from adats.service.stores.sqlite_rows import damaged, reward_column, text_of
+from adats.service.stores.postgres_write import (
+    GroupRows,
+    KnownTask,
+    as_json,
+    counts_row,
+    reward_text,
+    tasks_of,
+)
+from adats.service.stores.sqlite_rows import damaged
 
 ASK_AGAIN, ASK_FOR = 0.2, 3.0  # seconds: whether a commit has happened
-
-_encode = msgspec.json.Encoder().encode
-
-
-def _json(value: Any) -> str:
-    return _encode(value).decode()
-
-
-class _KnownTask(NamedTuple):
-    id: int
-    seq: int  # of the last event that changed it; 0: nothing has, it is only locked
-    learned: str | None
-    folded: int | None  # the event up to which it is folded
-    queued: int | None = None  # the event up to which it is in the queue that was taken
 
 
 class PostgresStore(PostgresReader):
@@ -80,7 +69,7 @@ class PostgresStore(PostgresReader):
         self._clear()
 
     def _clear(self) -> None:
-        self._known: dict[TaskKey, _KnownTask] = {}
+        self._known: dict[TaskKey, KnownTask] = {}
         self._settled: dict[int, int | None] = {}  # by decision that was read
         self._taken: dict[int, int] = {}  # the versions of experiments
         self._queued: dict[Bucket, Counts] = {}  # of what was taken
@@ -124,18 +113,18 @@ class PostgresStore(PostgresReader):
     def load(self, keys: Keys) -> Loaded:
         lock = [key for key in keys.tasks if key[0] not in self._taken]
         asked = [
-            {"i": i, "e": key.experiment, "d": key.decision_id, "r": _reward_text(key.reward)}
+            {"i": i, "e": key.experiment, "d": key.decision_id, "r": reward_text(key.reward)}
             | ({} if key.reward_id is None else {"n": key.reward_id})
             for i, key in enumerate(keys.rewards)
         ]
         names = [{"i": -1, "e": e, "d": name} for e, name in keys.decisions]
         values = {
-            "lock": _json([{"e": e, "t": task} for e, task in lock]),
-            "rewards": _json([one for one in asked if one["e"] not in self._taken]),
-            "tasks": _json([{"e": e, "t": task} for e, task in keys.tasks]),
-            "asked": _json(asked),
-            "decisions": _json(asked + names),
-            "experiments": _json([{"e": e, "v": version} for e, version in keys.experiments]),
+            "lock": as_json([{"e": e, "t": task} for e, task in lock]),
+            "rewards": as_json([one for one in asked if one["e"] not in self._taken]),
+            "tasks": as_json([{"e": e, "t": task} for e, task in keys.tasks]),
+            "asked": as_json(asked),
+            "decisions": as_json(asked + names),
+            "experiments": as_json([{"e": e, "v": version} for e, version in keys.experiments]),
         }
         with explained():
             if asked or lock or self._taken:
@@ -163,7 +152,7 @@ class PostgresStore(PostgresReader):
         if kind == sql.A_TASK:
             *state, folded = rest[:6]
             key = (experiment, name)
-            self._known[key] = _KnownTask(id, seq, state[4], folded)
+            self._known[key] = KnownTask(id, seq, state[4], folded)
             if seq:
                 found.tasks[key], learned = task_from((*state, folded))
                 if learned and experiment not in self._taken:
@@ -190,7 +179,7 @@ class PostgresStore(PostgresReader):
         for kind, id, name, seq, *rest in found:
             if kind == sql.A_TASK:
                 *state, folded = rest[:6]
-                self._known[experiment, name] = _KnownTask(id, seq, state[4], folded, rest[7])
+                self._known[experiment, name] = KnownTask(id, seq, state[4], folded, rest[7])
                 taken.names.append(name)
                 if seq != folded:
                     taken.tasks[name], taken.learned[name] = task_from((*state, folded))
@@ -247,81 +236,20 @@ class PostgresStore(PostgresReader):
             for key in changes.forgotten:
                 self._rows(sql.FORGET, key)
                 self._known.pop(key, None)
-            self._write_rows(changes)
+            self._know(tasks_of(changes))
+            next_id = self._next
+            rows = GroupRows(changes, self._known, self._settled, self._taken, next_id)
+            values = rows.values()
+            if values is not None:
+                count, self._xid = self._rows(sql.WRITE, values)[0]
+                if count != len(rows.made):
+                    raise Again("another process has made a decision with the same id")
             for change in changes.changes:
                 self._rows(sql.ADD_CHANGE, change)
             for belief in changes.beliefs:
                 self._rows(sql.ADD_BELIEF, belief)
             if self._taken:
                 self._write_counts(changes.counts)
-
-    def _write_rows(self, changes: Changes) -> None:
-        self._know(set(changes.tasks) | _tasks_of(changes))
-        firsts, last, ids, settles = self._number(changes)
-        taken = self._taken
-        made = []
-        later = []
-        for key, row in changes.decisions.items():
-            own = row.experiment in taken
-            settled, settled_place = row.settled, row.settled_place
-            if key in settles and not own:
-                settled, settled_place = UNFOLDED, settles[key]
-            values = _later_part(row) | {
-                "id": row.id or ids[key],
-                "s": settled,
-                "sp": settled_place,
-            }
-            if row.id:
-                later.append(values)
-            else:
-                place = row.place if own else ids[key]
-                known = self._known[row.experiment, row.task]
-                after = 0 if own or known.seq == (known.folded or 0) else known.seq
-                if not own and ids[key] != firsts[row.experiment, row.task]:
-                    after = ids[key]  # what this very group has learned before
-                made.append(
-                    values | _first_part(row) | {"task": known.id, "p": place, "after": after}
-                )
-        told = [self._reward(key, row, ids) for key, row in changes.rewards]
-        used: list[dict[str, Any]] = []
-        folded: list[dict[str, Any]] = []
-        folds: list[dict[str, Any]] = []
-        for key, state in changes.tasks.items():
-            known, pending = self._known[key], state.pending
-            seq = last.get(key, known.seq) or self._next()
-            if key not in last and known.queued is None and key[0] in taken and known.folded:
-                seq = known.folded  # others may have changed it since; that is folded later
-            shared: dict[str, Any] = {"id": known.id, "seq": seq, "n": state.rounds, "p": pending}
-            if key[0] not in taken:
-                used.append(shared | {"l": self._learned(known, changes.learned.get(key, ()), seq)})
-                continue
-            if key in last or not known.seq:
-                used.append(shared | {"l": None})
-            folded.append(shared | {"e": key[0], "s": state.stats, "g": state.generation})
-            self._known[key] = known._replace(seq=seq)
-        for (experiment, _), known in self._known.items():
-            if known.queued is not None:
-                fold = taken[experiment] + 1
-                folds.append({"id": known.id, "seq": known.queued, "v": fold})
-        used_ids = {row["id"] for row in used} | {row["task"] for row in made}
-        unused = [t.id for t in self._known.values() if not t.seq and t.id not in used_ids]
-        queued = [] if taken else self._queue_rows(changes)
-        parts = {
-            "made": made,
-            "later": later,
-            "told": told,
-            "used": used,
-            "folded": folded,
-            "folds": folds,
-            "queued": queued,
-        }
-        if not (any(parts.values()) or unused):
-            return
-        values = {name: _json(part) for name, part in parts.items()} | {"unused": unused}
-        count, xid = self._rows(sql.WRITE, values)[0]
-        if count != len(made):
-            raise Again("another process has made a decision with the same id")
-        self._xid = xid
 
     def _next(self) -> int:
         if not self._block:
@@ -335,78 +263,11 @@ class PostgresStore(PostgresReader):
         """Make tasks that are not there."""
         missing = [key for key in keys if key not in self._known]
         if missing:
-            named = _json([{"e": e, "t": task} for e, task in missing])
+            named = as_json([{"e": e, "t": task} for e, task in missing])
             self._rows(sql.LOCK, {"lock": named, "rewards": "[]"})
             none = {"tasks": named, "asked": "[]", "experiments": "[]"}
             for row in self._rows(sql.READ_STATES, none):
                 self._keep_state(row, Loaded({}, {}, {}, {}, {}))
-
-    def _number(
-        self, changes: Changes
-    ) -> tuple[dict[TaskKey, int], dict[TaskKey, int], dict[Any, int], dict[DecisionKey, int]]:
-        """Ids of new events, in order: the first and the last of each task, by event, and of
-        windows' ends."""
-        events: list[tuple[int, int, str, int, Any]] = []
-        for key, row in changes.decisions.items():
-            if not row.id:
-                events.append((row.experiment, row.version, row.task, row.place, key))
-            if row.settled is not None and self._settled.get(row.id) is None:
-                at = (row.experiment, row.settled, row.task, row.settled_place)
-                events.append((*at, (key, "settled")))
-        for i, (key, reward) in enumerate(changes.rewards):
-            task = changes.decisions[key].task if key in changes.decisions else ""  # a copy
-            events.append((reward.experiment, reward.version, task, reward.place, (key, i)))
-        events.sort(key=lambda event: event[:4])
-        firsts: dict[TaskKey, int] = {}
-        last: dict[TaskKey, int] = {}
-        ids: dict[Any, int] = {}
-        settles: dict[DecisionKey, int] = {}
-        for experiment, _, task, _, key in events:
-            ids[key] = last[experiment, task] = self._next()
-            firsts.setdefault((experiment, task), ids[key])
-            if key[1] == "settled":
-                settles[key[0]] = ids[key]
-        self._first_id, self._last_id = (min(ids.values()), self._block) if ids else (0, 0)
-        self._reward_index = {id(row): i for i, (_, row) in enumerate(changes.rewards)}
-        return firsts, last, ids, settles
-
-    def _reward(self, key: DecisionKey, row: RewardRow, ids: dict[Any, int]) -> dict[str, Any]:
-        own = ids[key, self._reward_index[id(row)]]
-        taken = row.experiment in self._taken
-        return {
-            "id": own,
-            "e": row.experiment,
-            "v": row.version if taken else None,
-            "d": row.decision or ids[key],
-            "r": _reward_text(row.reward),
-            "n": row.reward_id,
-            "at": row.time,
-            "p": row.place if taken else own,
-        }
-
-    def _learned(self, known: _KnownTask, new: Iterable[Learned], seq: int) -> str | None:
-        """What is not folded yet, each with the event that has it."""
-        left: list[Any] = []
-        if known.learned:
-            left = [one for one in all_learned(known.learned) if one[0] > (known.folded or 0)]
-        several = list(new)
-        left += [(seq, several)] if several else []
-        return _json(left) if left else None
-
-    def _queue_rows(self, changes: Changes) -> list[dict[str, Any]]:
-        counts: dict[int, list[Any]] = {}
-        for bucket, own in changes.counts.items():
-            counts.setdefault(bucket.experiment, []).append(_counts_row(bucket, own)[1:])
-        tasks: dict[int, set[int]] = {}
-        for key in _tasks_of(changes) | set(changes.tasks):
-            tasks.setdefault(key[0], set()).add(self._known[key].id)
-        figures = {"first": self._first_id, "last": self._last_id}
-        return [
-            figures
-            | {"e": e, "ids": _json(sorted(tasks.get(e, ()))), "counts": _json(counts.get(e, []))}
-            | progress._asdict()
-            for e, progress in changes.progress.items()
-        ]
 
     def _write_counts(self, differences: dict[Bucket, Counts]) -> None:
         """Of experiments that are taken: nobody else changes their counters."""
@@ -414,7 +275,7 @@ class PostgresStore(PostgresReader):
         self._queued = {}
         for bucket, difference in differences.items():
             added[bucket] = added.get(bucket, Counts()).plus(difference)
-        named = _json([bucket._asdict() for bucket in added])
+        named = as_json([bucket._asdict() for bucket in added])
         kept = dict(map(counts_from, self._rows(sql.READ_COUNTS, (named,)))) if added else {}
         new, gone = [], []
         for bucket, difference in added.items():
@@ -422,11 +283,11 @@ class PostgresStore(PostgresReader):
             if min(counts[:4]) < 0:
                 raise damaged(f"the counter of {bucket.start}")
             if counts.decisions:
-                new.append(dict(zip(sql.HOURLY, _counts_row(bucket, counts), strict=True)))
+                new.append(dict(zip(sql.HOURLY, counts_row(bucket, counts), strict=True)))
             else:
                 gone.append(bucket._asdict())
         if new or gone:
-            self._rows(sql.WRITE_COUNTS, {"new": _json(new), "gone": _json(gone)})
+            self._rows(sql.WRITE_COUNTS, {"new": as_json(new), "gone": as_json(gone)})
 
     def commit(self, changes: Changes) -> None:  # noqa: ARG002
         """If the connection is lost meanwhile, the database is asked what became of it."""
@@ -518,51 +379,8 @@ def _experiment(id: int, version: int, arms: str, prior_version: int, rest: Any)
     return row._replace(tasks=tasks, decisions=decisions, counted=counted, days_until=days_until)
 
 
-def _tasks_of(changes: Changes) -> set[TaskKey]:
-    return {(row.experiment, row.task) for row in changes.decisions.values()}
-
-
 def _rewards_of(decision: DecisionRow, earlier: str) -> list[RewardRow]:
     return [
         RewardRow(id, decision.experiment, 0, decision.id, msgspec.json.decode(reward), *rest)
         for id, reward, *rest in msgspec.json.decode(earlier)
     ]
-
-
-def _reward_text(reward: Reward) -> str:
-    kept = reward_column(reward)
-    return kept if isinstance(kept, str) else _json(float(kept) + 0.0)
-
-
-def _optional(value: Any) -> str | None:
-    return None if value is None else _json(value)
-
-
-def _first_part(row: DecisionRow) -> dict[str, Any]:
-    return {
-        "e": row.experiment,
-        "v": row.version,
-        "name": row.decision_id,
-        "a": _json(row.action),
-        "f": row.features,
-        "q": row.request,
-        "c": _json(row.propensity),
-        "sv": row.state_version,
-        "pv": row.prior_version,
-        "at": row.time,
-        "x": row.explored,
-        "h": row.holdout,
-    }
-
-
-def _later_part(row: DecisionRow) -> dict[str, Any]:
-    return {
-        "due": row.due,
-        "k": row.received,
-        "r": _optional(row.reward),
-        "n": _optional(row.counted),
-    }
-
-
-def _counts_row(bucket: Bucket, counts: Counts) -> list[Any]:
-    return [*bucket, *counts[:4], text_of(counts.sum), text_of(counts.squares)]
