@@ -30,7 +30,12 @@ from benchmarks.service import DECIDE, REWARD, SPEC, Load, Row, call, read
 TASKS, WAITING, SECONDS, ROUNDS = 1_000, 30_000, 4, 3
 PER_WORKER = 8  # connections, where commits are slow
 GROUP = 1000
-CLICKS = {"model": "binary", "arms": 10, "prior": {"default": {}}, "seed": 1}
+CLICKS = {
+    "model": "binary",
+    "arms": [f"a{i}" for i in range(10)],
+    "prior": {"default": {}},
+    "seed": 1,
+}
 ALTER = "ALTER DATABASE postgres "
 SLOW = f"{ALTER} SET commit_delay = 10000; {ALTER} SET commit_siblings = 0"
 FAST = f"{ALTER} RESET commit_delay; {ALTER} RESET commit_siblings"

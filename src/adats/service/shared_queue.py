@@ -25,7 +25,7 @@ from adats.service.engine import Engine
 from adats.service.errors import Again, DamagedStore, OutcomeUnknown, StoreError
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.2  # seconds before another try
-MOST_TRIES, PATIENCE = 20, 2.0  # and seconds in which others may be in the way
+MOST_TRIES, PATIENCE = 20, 3.0  # and seconds in which others may be in the way
 FOLD_EVERY = 0.04  # seconds between looks at what is to be folded
 FOLD_AFTER = 0.05  # seconds that it waits at least, so that there is some of it
 AWAY = (StoreError, Again, OutcomeUnknown)  # what passes

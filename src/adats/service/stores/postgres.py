@@ -110,6 +110,15 @@ class PostgresStore(PostgresReader):
         cursor = self._connection.execute(text, values, binary=True)
         return cursor.fetchall() if cursor.description else []
 
+    def _lock_and_read(self, locks: bool, reads: list[str], values: Any) -> list[list[Any]]:
+        """The rows of what is read, in a transaction, all on one way there and back."""
+        with explained(), self._connection.pipeline():
+            self._begun()
+            if locks:
+                self._connection.execute(sql.LOCK, values)
+            sent = [self._connection.execute(one, values, binary=True) for one in reads]
+            return [cursor.fetchall() for cursor in sent]
+
     def load(self, keys: Keys) -> Loaded:
         lock = [key for key in keys.tasks if key[0] not in self._taken]
         asked = [
@@ -126,17 +135,12 @@ class PostgresStore(PostgresReader):
             "decisions": as_json(asked + names),
             "experiments": as_json([{"e": e, "v": version} for e, version in keys.experiments]),
         }
-        with explained():
-            if asked or lock or self._taken:
-                self._begun()
-            if asked or lock:
-                self._rows(sql.LOCK, values)
-            states = self._rows(sql.READ_STATES, values)
-            rows = self._rows(sql.READ_DECISIONS, values) if asked or names else []
+        reads = [sql.READ_STATES, sql.READ_DECISIONS][: 2 if asked or names else 1]
+        states, *rest = self._lock_and_read(bool(asked or lock), reads, values)
         found = Loaded({}, {}, {}, {}, {})
         for row in states:
             self._keep_state(row, found)
-        for i, earlier, *decision in rows:
+        for i, earlier, *decision in rest[0] if rest else ():
             row = decision_from(decision)
             found.decisions[row.experiment, row.decision_id] = row
             self._settled[row.id] = row.settled

@@ -17,7 +17,7 @@ CONNECT_WAIT = 3  # seconds
 # A session that stops in the middle of a group must not keep others waiting for long.
 SESSION = """
 SET SESSION synchronous_commit = on; SET idle_in_transaction_session_timeout = '{idle}';
-SET lock_timeout = '1s'; SET statement_timeout = '{statement}'; SET jit = off;
+SET lock_timeout = '4s'; SET statement_timeout = '{statement}'; SET jit = off;
 SET enable_hashjoin = {plain}; SET enable_mergejoin = {plain}; SET enable_seqscan = {plain};
 SET client_min_messages = error; SET timezone = 'UTC'; SET search_path = {schema};
 """
