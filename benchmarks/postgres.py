@@ -272,6 +272,10 @@ class _Counting(PostgresStore):
         self.statements += 1
         return super()._rows(text, values)
 
+    def _lock_and_read(self, locks: bool, reads: list[str], values: Any) -> list[list[Any]]:
+        self.statements += locks + len(reads)
+        return super()._lock_and_read(locks, reads, values)
+
 
 def _log_bytes(base: str) -> Iterator[Row]:
     """Clicks, ten arms: bytes of the write-ahead log for each reward, its folds with them."""

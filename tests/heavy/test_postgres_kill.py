@@ -62,3 +62,25 @@ def again(url, client):
     """Whatever was cut off gets an answer now."""
     with Connection(url) as connection:
         client.ask_all_again(connection)
+
+
+def test_a_worker_that_is_stopped_keeps_nobody_waiting_for_long(tmp_path, monkeypatch, capsys):
+    """Another's session ends when it has held its locks for five seconds without a word."""
+    url = new_store("stops")
+    clients = [PatientClient(number, 2) for number in range(6)]
+    log = (tmp_path / "log").open("w")
+    with log, process(url, "--workers", "2", stderr=log) as service:
+        start(service.url)
+        with loaded(service.url, clients):
+            for _ in range(3):
+                known = heard(clients)
+                wait_for(lambda before=known: heard(clients) > before + 50, 60)
+                victim = psutil.Process(service.process.pid).children()[0]
+                victim.suspend()
+                time.sleep(6)
+                known = heard(clients)
+                wait_for(lambda before=known: heard(clients) > before + 20, 20)
+                victim.resume()
+        check_service(service, url, clients)
+    assert check_store(url) == []
+    check_replay(url, monkeypatch, capsys)

@@ -56,9 +56,9 @@ class Connection:
     def __exit__(self, *_):
         self._connection.close()
 
-    def send(self, method, path, body=None):
+    def send(self, method, path, body=None, headers=()):
         """Status, JSON and headers."""
-        headers = {} if body is None else {"Content-Type": "application/json"}
+        headers = dict(headers) | ({} if body is None else {"Content-Type": "application/json"})
         content = None if body is None else json.dumps(body)
         self._connection.request(method, path, content, headers)
         answer = self._connection.getresponse()

@@ -1,5 +1,8 @@
 """A store in PostgreSQL keeps what every store must keep."""
 
+import time
+from contextlib import ExitStack
+
 import numpy as np
 import pytest
 
@@ -12,6 +15,7 @@ from adats.testing import check_store
 from command import call
 from hammer import (
     ALL_MODELS,
+    Connection,
     PatientClient,
     check_replay,
     check_service,
@@ -22,7 +26,7 @@ from hammer import (
 )
 from postgres import new_store
 from schedules import CASES, Play, random_rules, rules_that_fit
-from served import process
+from served import GAUSSIAN, process
 from shared_play import SharedPlay
 
 STEPS, CHECK_EVERY = 30, 15  # of each model
@@ -100,3 +104,43 @@ def test_a_store_moves_to_postgres_and_back(tmp_path, monkeypatch, capsys):
     for way in (url, second):
         assert call(monkeypatch, "keys", "list", "--db", way) == 0
     assert capsys.readouterr().out.count("ann") == 2
+
+
+def test_what_one_worker_was_told_all_know(monkeypatch, capsys):
+    url = new_store("told")
+    with process(url, "--workers", "2") as service, ExitStack() as stack:
+        open_ones = [stack.enter_context(Connection(service.url)) for _ in range(16)]
+        start(service.url, {"x": GAUSSIAN})
+        for i, one in enumerate(open_ones):
+            assert one.post("x", "decide", {"task": f"t{i % 4}", "decision_id": f"d{i}"})[0] == 200
+            assert one.post("x", "reward", {"decision_id": f"d{i}", "reward": 1.0})[0] == 200
+        assert open_ones[0].send("DELETE", "/v1/experiments/x/arms/c")[0] == 200
+        chosen = [one.post("x", "decide", {"task": "new"})[1]["action"] for one in open_ones * 3]
+        assert set(chosen) == {"a", "b"}
+        assert open_ones[0].send("DELETE", "/v1/experiments/x/tasks/t1")[0] == 204
+        for one in open_ones:
+            assert one.send("GET", "/v1/experiments/x/tasks/t1")[0] == 404
+            assert one.post("x", "reward", {"decision_id": "d1", "reward": 1.0})[0] == 404
+        _check_keys(url, open_ones, monkeypatch, capsys)
+    assert check_store_at(url) == []
+    check_replay(url, monkeypatch, capsys)
+
+
+def _check_keys(url, connections, monkeypatch, capsys):
+    """A key that is removed is refused everywhere within two seconds."""
+    capsys.readouterr()
+    assert call(monkeypatch, "keys", "add", "default", "--db", url) == 0
+    key = capsys.readouterr().out.strip()
+
+    def codes():
+        headers = {"Authorization": f"Bearer {key}"}
+        path = "/v1/experiments"
+        return {one.send("GET", path, headers=headers)[0] for one in connections}
+
+    time.sleep(2.0)
+    assert codes() == {200}
+    assert {one.send("GET", "/v1/experiments")[0] for one in connections} == {401}
+    assert call(monkeypatch, "keys", "remove", key.split("_")[1], "--db", url) == 0
+    time.sleep(2.0)
+    assert codes() == {401}
+    capsys.readouterr()
