@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from adats.learning.logs.reading import feature_names, ibis, present
+from adats.learning.logs.reading import feature_names, ibis, present, read_log
 from adats.learning.tables import KINDS, TABLES
 from adats.models.core.checks import HUGE
 from adats.models.core.types import IntArray, Task
@@ -36,7 +36,12 @@ class Plan(NamedTuple):
     times: dict[str, Any]
     time_good: Column | None  # where times are text, which may be none
     known: dict[str, Column]  # features of tasks, z0, ..., and of arms, a0, ...
-    stats: Any  # the kind of statistics; None: arms are rows of features
+    model: str
+
+    @property
+    def stats(self) -> Any:
+        """The kind of statistics; None: arms are rows of features."""
+        return KINDS.get(self.model)
 
     @property
     def columns(self) -> dict[str, Column]:
@@ -74,6 +79,11 @@ class Plan(NamedTuple):
         if not self.kind(key).is_json():
             return names
         return [json.loads(name) if name.startswith('"') else name for name in names]
+
+
+def planned(log: Any, **columns: Any) -> Plan:
+    """The plan of what `read_log` takes, with columns as in `plan`; a plan stays as it is."""
+    return log if isinstance(log, Plan) else plan(read_log(log), **columns)
 
 
 def plan(
@@ -152,7 +162,7 @@ def plan(
         times,
         good,
         known,
-        kind,
+        model,
     )
 
 
