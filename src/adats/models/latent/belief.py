@@ -84,6 +84,19 @@ class CautiousBelief(BeliefBase):
     FAR_CAUTION: ClassVar[float] = FAR_CAUTION
     FAR_TASKS: ClassVar[int] = 200
 
+    @cached_property
+    def _rates(self) -> tuple[FloatArray, FloatArray]:
+        """Mean and spread of each arm's mean reward, where that is asked for."""
+        raise NotImplementedError
+
+    @property
+    def mean(self) -> FloatArray:
+        return self._rates[0]
+
+    @property
+    def scale(self) -> FloatArray:
+        return self._rates[1]
+
 
 @dataclass(frozen=True, eq=False)
 class LatentArms(CautiousBelief):
@@ -94,13 +107,9 @@ class LatentArms(CautiousBelief):
     eta_mean: FloatArray
     eta_scale: FloatArray
 
-    @property
-    def mean(self) -> FloatArray:
-        return self.family.expected(self.eta_mean, self.eta_scale)[0]
-
-    @property
-    def scale(self) -> FloatArray:
-        return self.family.expected(self.eta_mean, self.eta_scale)[1]
+    @cached_property
+    def _rates(self) -> tuple[FloatArray, FloatArray]:
+        return self.family.expected(self.eta_mean, self.eta_scale)
 
     @property
     def reward_variance(self) -> FloatArray:
@@ -174,14 +183,6 @@ class LatentBelief(CautiousBelief):
     @cached_property
     def _rates(self) -> tuple[FloatArray, FloatArray]:
         return rates(self.family, self.weights, self.eta_mean, self._eta_scale**2)
-
-    @property
-    def mean(self) -> FloatArray:
-        return self._rates[0]
-
-    @property
-    def scale(self) -> FloatArray:
-        return self._rates[1]
 
     @property
     def reward_variance(self) -> FloatArray:
@@ -336,11 +337,3 @@ class LatentPosteriors(CautiousBelief):
     @cached_property
     def _rates(self) -> tuple[FloatArray, FloatArray]:
         return rates(self._meta.family, self._meta.weights, *self._moments[:2])
-
-    @property
-    def mean(self) -> FloatArray:
-        return self._rates[0]
-
-    @property
-    def scale(self) -> FloatArray:
-        return self._rates[1]
