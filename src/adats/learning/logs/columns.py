@@ -131,16 +131,12 @@ def plan(
         arm, reward = "arm", reward.replace("{arm}", "*")
         pulls, squares = (name and name.replace("{arm}", "*") for name in (pulls, squares))
     keys = {"task": task} if features is not None else {"task": task, "arm": arm}
-    for role, name in (keys | {"reward": reward}).items():
-        present(log.columns, [name], f"{role}=, --{role}")
-    present(log.columns, features or [], "features=, --features")
-    several = {"pulls": pulls, "squares": squares}
-    for role, given in several.items():
-        present(log.columns, [given] if given else [], f"{role}=, --{role}")
-    for role, names in about.items():
+    roles = {role: [name] for role, name in (keys | {"reward": reward}).items()}
+    roles |= {"features": list(features or [])}
+    roles |= {role: [name] for role, name in (("pulls", pulls), ("squares", squares)) if name}
+    for role, names in (roles | about).items():
         present(log.columns, names, f"{role}=, --{role.replace('_', '-')}")
-    used = [*keys.values(), reward, *(features or []), *(c for c in several.values() if c)]
-    used += [name for names in about.values() for name in names]
+    used = [name for names in (roles | about).values() for name in names]
     twice = [name for name in used if used.count(name) > 1]
     if twice:
         raise ValueError(f"column {twice[0]!r} is used twice")
