@@ -21,6 +21,7 @@ from adats.learning.fitting.fitted import prior_of_others
 from adats.learning.fitting.structures import Structure, StructureScore, check, chosen
 from adats.learning.linear_verdict import linear_verdict
 from adats.learning.log_checks import duplicated, swapped
+from adats.learning.logs.columns import Plan
 from adats.learning.outliers import Outlier, outliers
 from adats.learning.tables import is_statistics, load_statistics
 from adats.learning.verdict import Early, Verdict, adaptive, by_propensity, nothing, verdict
@@ -54,7 +55,7 @@ class _Source(NamedTuple):
     """Statistics, and the log that they were counted in, if there is one."""
 
     table: Any
-    log: Any  # as `logs.planned` gives it
+    log: Plan | None
     dropped: int
 
 

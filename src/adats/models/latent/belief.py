@@ -184,13 +184,8 @@ class LatentBelief(CautiousBelief):
     def _rates(self) -> tuple[FloatArray, FloatArray]:
         return rates(self.family, self.weights, self.eta_mean, self._eta_scale**2)
 
-    @property
-    def reward_variance(self) -> FloatArray:
-        return self.each_arm.reward_variance
-
-    @property
-    def variance_ratio(self) -> FloatArray:
-        return self.each_arm.variance_ratio
+    reward_variance = FieldOf[FloatArray]("each_arm")
+    variance_ratio = FieldOf[FloatArray]("each_arm")
 
     def below(self, x: FloatArray) -> FloatArray:
         """The chance that each arm's mean reward is below x."""
