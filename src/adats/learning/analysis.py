@@ -23,7 +23,7 @@ from adats.learning.linear_verdict import linear_verdict
 from adats.learning.log_checks import duplicated, swapped
 from adats.learning.logs.columns import Plan
 from adats.learning.outliers import Outlier, outliers
-from adats.learning.tables import is_statistics, load_statistics
+from adats.learning.tables import evenly, is_statistics, load_statistics
 from adats.learning.verdict import Early, Verdict, adaptive, by_propensity, nothing, verdict
 from adats.learning.worth import Worth, worth
 from adats.models.core.summary import SummaryTable, interval
@@ -91,8 +91,7 @@ class Analysis:
     @cached_property
     def points(self) -> TaskPoints:
         """Of at most two hundred tasks, evenly spaced."""
-        chosen = np.linspace(0, len(self.table) - 1, min(POINTS, len(self.table)))
-        some = self.table.subset(chosen.round().astype(np.intp))
+        some = self.table.subset(evenly(len(self.table), POINTS))
         low, mean, high = interval(self.prior.task_prior()) * self.table.units
         own, learned = some.own() * self.table.units, self.fitted.means(some) * self.table.units
         return TaskPoints(np.array([low, mean, high]), own, learned)

@@ -11,6 +11,7 @@ import numpy as np
 
 from adats.learning.logs.columns import Plan, planned
 from adats.learning.logs.reading import fetch, ibis, present
+from adats.learning.tables import evenly
 from adats.models.core.checks import count_of
 from adats.models.core.types import Arm, FloatArray, IntArray, Task
 
@@ -30,8 +31,7 @@ class TaskRows(NamedTuple):
 def spread(tasks: Sequence[Task], most: int) -> list[Task]:
     """At most so many of the tasks, evenly spaced in their order."""
     ordered = sorted(tasks)
-    places = np.linspace(0, len(tasks) - 1, min(count_of("most", most), len(tasks)))
-    return [ordered[int(i)] for i in places.round()]
+    return [ordered[i] for i in evenly(len(tasks), count_of("most", most)).tolist()]
 
 
 def rows(
