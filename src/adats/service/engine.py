@@ -103,14 +103,13 @@ class Engine:
             served.flush(self._group, now)
         self._touched.clear()
         self._changes = self._group.changes()
-        self.store.write(self._changes)
         weight = sum(served.weight for served in self._served.values())
         while weight > MEMORY and len(self._served) > 1:
             weight -= self._served.popitem(last=False)[1].weight
 
     def commit(self) -> None:
         """Durable when it returns; it may be called in another thread."""
-        self.store.commit(self._changes)
+        self.store.save(self._changes)
 
     def undo(self) -> None:
         """Nothing since `begin` has happened."""

@@ -243,16 +243,8 @@ class Store(Reader, Protocol):
         """An id that no other experiment has."""
         ...
 
-    def write(self, changes: Changes) -> None:
-        """The first part of `save`, which does not wait for the disk."""
-        ...
-
-    def commit(self, changes: Changes) -> None:
-        """The other part: it waits, in any thread, and what was written is durable."""
-        ...
-
     def save(self, changes: Changes) -> None:
-        """Both."""
+        """Write it, in any thread; it is durable when this returns."""
         ...
 
     def rollback(self) -> None: ...

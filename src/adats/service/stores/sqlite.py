@@ -8,7 +8,7 @@ and none is used that is not as it was written.
 import errno
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -46,6 +46,7 @@ from adats.service.stores.sqlite_file import (
 
 Values = Sequence[Any] | dict[str, Any]
 T = TypeVar("T")
+ROWS_AT_ONCE = 64  # in one statement
 TROUBLE = (sqlite3.Error, UnicodeDecodeError)  # the latter for names in messages of the former
 
 _EXPERIMENT = rows.columns(ExperimentRow)
@@ -76,6 +77,24 @@ class SQLiteReader:
             yield from iter(cursor.fetchone, None)  # a cursor would be closed, maybe too late
         except TROUBLE as error:
             raise _explained(error) from error
+
+    def _run_rows(self, statement: rows.Statement, kept: Sequence[Sequence[Any]]) -> None:
+        """In few statements, of which few texts are known: others can work during each of them."""
+        start = 0
+        while start < len(kept):
+            size = min(ROWS_AT_ONCE, 1 << (len(kept) - start).bit_length() - 1)
+            values = list(chain.from_iterable(kept[start : start + size]))
+            self._run(statement.of(size), values)
+            start += size
+
+    def _named(self, sql: str, experiment: int, names: Sequence[str]) -> Iterator[Any]:
+        """Rows of an experiment by their names, which follow `sql`."""
+        for start in range(0, len(names), ROWS_AT_ONCE):
+            some = names[start : start + ROWS_AT_ONCE]
+            size = 1 << (len(some) - 1).bit_length()  # few texts, with the last name repeated
+            places = ", ".join("?" * size)
+            values = (experiment, *some, *some[-1:] * (size - len(some)))
+            yield from self._all(f"{sql} IN ({places})", values)
 
     def _one(self, sql: str, values: Values = ()) -> Any:
         try:
@@ -241,16 +260,15 @@ class SQLiteStore(SQLiteReader):
 
     def load(self, keys: Keys) -> Loaded:
         found = Loaded({}, {}, {})
-        for experiment, task in keys.tasks:
-            state = self.task(experiment, task)
-            if state is not None:
+        for experiment, names in _by_experiment(keys.tasks):
+            sql = f"SELECT {_TASK} FROM tasks WHERE experiment = ? AND task"
+            for task, state in map(rows.task_from, self._named(sql, experiment, names)):
                 found.tasks[experiment, task] = state
         named = ((key.experiment, key.decision_id) for key in keys.rewards)
-        for key in chain(keys.decisions, named):
-            if key not in found.decisions:
-                row = self.decision(*key)
-                if row is not None:
-                    found.decisions[key] = row
+        for experiment, names in _by_experiment(chain(keys.decisions, named)):
+            sql = f"SELECT {_DECISION} FROM decisions WHERE experiment = ? AND decision_id"
+            for row in map(rows.decision_from, self._named(sql, experiment, names)):
+                found.decisions[experiment, row.decision_id] = row
         earlier: dict[DecisionKey, dict[int, RewardRow]] = {}
         for asked in keys.rewards:
             name = (asked.experiment, asked.decision_id)
@@ -291,18 +309,11 @@ class SQLiteStore(SQLiteReader):
     # writing
 
     def save(self, changes: Changes) -> None:
-        """Durable when it returns."""
-        self.write(changes)
-        self.commit(changes)
-
-    def write(self, changes: Changes) -> None:
-        """What `commit` makes durable: the first part of `save`, without the disk."""
-        if changes or self._write_anyway:
+        """Durable when it returns. In any thread, while nobody else uses the store."""
+        something = bool(changes) or self._write_anyway
+        if something:
             self._write(changes)
             self._run("UPDATE commits SET count = ?", (self._commits + 1,))
-
-    def commit(self, changes: Changes) -> None:
-        something = bool(changes) or self._write_anyway
         self._run("COMMIT")
         if something:
             self._commits += 1
@@ -315,28 +326,30 @@ class SQLiteStore(SQLiteReader):
             self._clear_log()
 
     def _write(self, changes: Changes) -> None:
-        for experiment in changes.experiments.values():
-            self._run(rows.SAVE_EXPERIMENT, rows.sealed(experiment))
+        self._run_rows(rows.SAVE_EXPERIMENT, list(map(rows.sealed, changes.experiments.values())))
         for key in changes.forgotten:
             self._forget(*key)
-        for key, task in changes.tasks.items():
-            self._run(rows.SAVE_TASK, rows.task_to_keep(key, task))
-        ids: dict[DecisionKey, int] = {}
+        self._run_rows(rows.SAVE_TASK, [rows.task_to_keep(*item) for item in changes.tasks.items()])
+        new, known = [], []
+        ids: dict[DecisionKey, int] = {}  # of new ones, which follow the last
+        next_id = self._one("SELECT coalesce(max(id), 0) + 1 FROM decisions")[0]
         for name, decision in changes.decisions.items():
             if decision.id:
-                self._run(rows.SAVE_DECISION, rows.later_part(decision))
+                known.append(rows.later_part(decision))
             else:
-                made = self._run(rows.ADD_DECISION, rows.decision_to_keep(decision))
-                ids[name] = made.lastrowid or 0
-        for name, reward in changes.rewards:
-            own = reward if reward.decision else reward._replace(decision=ids[name])
-            self._run(rows.ADD_REWARD, rows.reward_to_keep(own))
-        for change in changes.changes:
-            self._run(rows.ADD_CHANGE, rows.sealed(change))
+                ids[name] = next_id + len(new)
+                new.append(rows.decision_to_keep(decision))
+        self._run_rows(rows.SAVE_DECISION, known)
+        self._run_rows(rows.ADD_DECISION, new)
+        rewards = [
+            reward if reward.decision else reward._replace(decision=ids[name])
+            for name, reward in changes.rewards
+        ]
+        self._run_rows(rows.ADD_REWARD, list(map(rows.reward_to_keep, rewards)))
+        self._run_rows(rows.ADD_CHANGE, list(map(rows.sealed, changes.changes)))
         for bucket, difference in changes.counts.items():
             self._count(bucket, difference)
-        for belief in changes.beliefs:
-            self._run(rows.ADD_BELIEF, rows.sealed(belief))
+        self._run_rows(rows.ADD_BELIEF, list(map(rows.sealed, changes.beliefs)))
 
     def _forget(self, experiment: int, task: str) -> None:
         mine = "experiment = ? AND task = ?"
@@ -352,7 +365,7 @@ class SQLiteStore(SQLiteReader):
         if min(counts[:4]) < 0:
             raise rows.damaged(f"the counter of {bucket.start}")
         if counts.decisions:
-            self._run(rows.SAVE_COUNTS, rows.counts_to_keep(bucket, counts))
+            self._run_rows(rows.SAVE_COUNTS, [rows.counts_to_keep(bucket, counts)])
         else:
             self._run(f"DELETE FROM hourly WHERE {where}", bucket)
 
@@ -410,7 +423,7 @@ class SQLiteKeys(SQLiteReader):
         self._connection.close()
 
     def add(self, row: KeyRow) -> None:
-        self._run(rows.ADD_KEY, rows.sealed(row))
+        self._run_rows(rows.ADD_KEY, [rows.sealed(row)])
 
     def remove(self, key: str, mark: KeyRow) -> bool:
         """Whether there was such a key. The mark stays in its place: keys have been in use."""
@@ -421,6 +434,14 @@ class SQLiteKeys(SQLiteReader):
             self.add(mark)
         self._run("COMMIT")
         return found
+
+
+def _by_experiment(keys: Iterable[tuple[int, str]]) -> Iterable[tuple[int, list[str]]]:
+    """The names among some keys, each once."""
+    found: dict[int, dict[str, None]] = {}
+    for experiment, name in keys:
+        found.setdefault(experiment, {})[name] = None
+    return [(experiment, list(names)) for experiment, names in found.items()]
 
 
 def _explained(error: Exception) -> Exception:

@@ -5,6 +5,7 @@ No row is used that is not as it was written.
 
 import zlib
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -35,14 +36,22 @@ def columns(*rows: Any) -> str:
     return ", ".join([name for row in rows for name in row._fields] + [CHECKSUM])
 
 
-def insert(table: str, fields: Sequence[str]) -> str:
-    names, places = ", ".join((*fields, CHECKSUM)), ", ".join("?" * (len(fields) + 1))
-    return f"INSERT INTO {table} ({names}) VALUES ({places})"
+class Statement:
+    """SQL with a list of values for each of some rows; `of(n)` is the text for n of them."""
+
+    def __init__(self, before: str, width: int, after: str) -> None:
+        row = f"({', '.join('?' * width)})"
+        self.of = cache(lambda count: f"{before} {', '.join([row] * count)} {after}")
 
 
-def upsert(table: str, fields: Sequence[str], key: Sequence[str]) -> str:
+def insert(table: str, fields: Sequence[str], after: str = "") -> Statement:
+    names = (*fields, CHECKSUM)
+    return Statement(f"INSERT INTO {table} ({', '.join(names)}) VALUES", len(names), after)
+
+
+def upsert(table: str, fields: Sequence[str], key: Sequence[str]) -> Statement:
     changed = ", ".join(f"{f} = excluded.{f}" for f in (*fields, CHECKSUM) if f not in key)
-    return f"{insert(table, fields)} ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changed}"
+    return insert(table, fields, f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changed}")
 
 
 SAVE_EXPERIMENT = upsert("experiments", ExperimentRow._fields, ("id",))
@@ -58,7 +67,12 @@ _ACTION, *_LISTS = (
     DecisionRow._fields.index(name) - 1 for name in ("action", "propensity", "reward", "counted")
 )
 _LATER = [DecisionRow._fields.index(name) - 1 for name in LATER]
-SAVE_DECISION = f"UPDATE decisions SET {', '.join(f'{f} = ?' for f in LATER)}, crc = ? WHERE id = ?"
+_NEW = ", ".join(f"{f} = v.column{i}" for i, f in enumerate((*LATER, CHECKSUM), 1))
+SAVE_DECISION = Statement(
+    f"UPDATE decisions SET {_NEW} FROM (VALUES",
+    len(LATER) + 2,
+    f") AS v WHERE id = v.column{len(LATER) + 2}",
+)
 
 
 def checksum(values: Sequence[Any]) -> int:

@@ -106,7 +106,7 @@ def _fill_version_4(connection: sqlite3.Connection) -> None:
             tally(counts, decision, until)
         _write_counts(connection, counts)
         row = row._replace(tasks=tasks, decisions=made, counted=counted, days_until=until)
-        connection.execute(rows.SAVE_EXPERIMENT, rows.sealed(row))
+        connection.execute(rows.SAVE_EXPERIMENT.of(1), rows.sealed(row))
 
 
 def _seal_tasks(connection: sqlite3.Connection, experiment: int) -> int:
@@ -118,7 +118,7 @@ def _seal_tasks(connection: sqlite3.Connection, experiment: int) -> int:
         if crc != rows.task_checksum((of, task), row._replace(generation=None)):
             raise rows.damaged(f"task {task!r}")
         if row.generation is not None:
-            connection.execute(rows.SAVE_TASK, rows.task_to_keep((of, task), row))
+            connection.execute(rows.SAVE_TASK.of(1), rows.task_to_keep((of, task), row))
     return count
 
 
@@ -129,7 +129,7 @@ def _decisions(connection: sqlite3.Connection, experiment: int) -> Any:
 
 def _write_counts(connection: sqlite3.Connection, counts: dict[Bucket, Counts]) -> None:
     kept = [rows.counts_to_keep(bucket, own) for bucket, own in counts.items()]
-    connection.executemany(rows.SAVE_COUNTS, kept)
+    connection.executemany(rows.SAVE_COUNTS.of(1), kept)
 
 
 VERSIONS: tuple[tuple[str, Callable[[sqlite3.Connection], None] | None], ...] = (
