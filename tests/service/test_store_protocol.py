@@ -59,11 +59,11 @@ class Endless(SQLiteStore):
 
 
 class Blind(SQLiteStore):
-    def task(self, experiment, task):
+    def load(self, keys):
         try:
-            return super().task(experiment, task)
+            return super().load(keys)
         except Exception:
-            return None
+            return Loaded({}, {}, {})
 
 
 @pytest.mark.parametrize(

@@ -154,12 +154,10 @@ class Group:
         """A new decision, or another state of one that was there."""
         key = (row.experiment, row.decision_id)
         old = self._decisions.get(key)
-        counts = self._changes.counts
         if old is None:
-            counters.tally(counts, row, days_until)
+            counters.tally(self._changes.counts, row, days_until)
         elif old.reward != row.reward or old.counted != row.counted:
-            counters.tally(counts, row, days_until)
-            counters.tally(counts, old, days_until, -1)
+            counters.tally_change(self._changes.counts, old, row, days_until)
         self._decisions[key] = self._changes.decisions[key] = row
 
     def add_reward(self, decision_id: str, row: RewardRow) -> None:
@@ -206,16 +204,14 @@ class Group:
 
     def changes(self) -> Changes:
         """All that is to be saved, in the order of events: by commit, task and place."""
-        changes = self._changes
+        changes, known = self._changes, self._decisions
 
-        def order(key: DecisionKey, row: DecisionRow | RewardRow) -> tuple[int, int, str, int]:
-            decision = self._decisions[key]
-            task = "" if decision is None else decision.task
-            return row.experiment, row.version, task, row.place
+        def order(item: tuple[DecisionKey, DecisionRow | RewardRow]) -> tuple[int, int, str, int]:
+            key, row = item
+            return row.experiment, row.version, known[key].task, row.place  # type: ignore[union-attr]
 
-        ordered = sorted(changes.decisions.items(), key=lambda item: order(*item))
-        changes.decisions = dict(ordered)
-        changes.rewards.sort(key=lambda item: order(*item))
+        changes.decisions = dict(sorted(changes.decisions.items(), key=order))
+        changes.rewards.sort(key=order)
         return changes
 
 

@@ -160,7 +160,7 @@ class _Player:
         asked = {} if row.request is None else msgspec.json.decode(row.request)
         request = DecisionRequest(row.task, row.decision_id, **asked)
         before = served.task_cache.get(row.task)
-        made = engine.choose(served, row.decision_id, request)
+        made = served.decide(request, row.decision_id, engine.now())
         if made.action != row.action:  # what was done counts
             served.record_decision(row, before)
         due = when_due(served.spec, row.time, served.counts_pending)

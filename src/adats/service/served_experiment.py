@@ -20,11 +20,19 @@ from adats.agents.prior_source import Marginal
 from adats.agents.steps import MOVED_TASKS, Setup, make_setup
 from adats.agents.task_state import TaskState
 from adats.models.core.errors import UnknownTask
-from adats.models.core.types import Arm, ArmBelief, Belief, FloatArray, MetaBelief, Stats
-from adats.service import counters
+from adats.models.core.types import (
+    Arm,
+    ArmBelief,
+    Belief,
+    BoolArray,
+    FloatArray,
+    MetaBelief,
+    Stats,
+)
+from adats.service import counters, rules
 from adats.service.errors import Invalid
-from adats.service.field_types import ArmNames, Rows
 from adats.service.group import Group
+from adats.service.messages import DecisionRequest
 from adats.service.priors import prior_of
 from adats.service.spec import ExperimentSpec, arms_of_control, check, options_of
 from adats.service.stores.interface import BeliefRow, DecisionRow, ExperimentRow, Reward
@@ -43,12 +51,6 @@ class Change(msgspec.Struct, frozen=True):
     features: list[float] | None = None
 
 
-class Chosen(NamedTuple):
-    decision: Decision
-    held_out: bool | None  # None: it could not be
-    explored: bool  # whether another action has the best mean
-
-
 class ServedExperiment:
     """AdaTS with its tasks in a store, a holdout, and randomness keyed by the decision."""
 
@@ -57,7 +59,7 @@ class ServedExperiment:
         check(spec)
         self.spec, self.meta = spec, prior_of(spec)
         self._setup = _setup_of(spec, self.meta)
-        self.version, self.prior_version = row.version, row.prior_version
+        self.id, self.version, self.prior_version = row.id, row.version, row.prior_version
         self.tasks, self.decisions, self.counted = row.tasks, row.decisions, row.counted
         self.days_until = row.days_until
         self._key = row.seed.to_bytes(8, "little")
@@ -78,10 +80,6 @@ class ServedExperiment:
             self._apply(change)
         if row.total:
             self.meta = self.meta.with_sums(np.frombuffer(row.total))
-
-    @property
-    def id(self) -> int:
-        return self._stored.id
 
     @property
     def weight(self) -> float:
@@ -153,51 +151,68 @@ class ServedExperiment:
         return meta, state._replace(stats=digest.stats, digest=digest)
 
     def _learned(self, task: str, old: TaskState, new: TaskState, arms: Iterable[int]) -> None:
-        """Keep the new state of a task whose statistics changed in these arms."""
-        before, known = self._unfolded.get(task, (old, frozenset()))
-        self._unfolded[task] = _Unfolded(before, known | frozenset(arms))
-        self.task_cache.put(task, new._replace(digest=None))
+        """Keep the new state of a task, not digested, whose statistics changed in these arms."""
+        unfolded = self._unfolded.get(task)
+        if unfolded is None:
+            self._unfolded[task] = _Unfolded(old, set(arms))
+        else:
+            unfolded.arms.update(arms)
+        self.task_cache.put(task, new)
 
     # decisions
 
-    def decide(
-        self,
-        task: str,
-        decision_id: str,
-        *,
-        features: Rows | None,
-        allowed: ArmNames | None,
-        horizon: int | None,
-    ) -> Chosen:
-        setup = self._setup
-        self._bits.state = generator_state(self._key, decision_id)
-        seed = cast(Any, self._bits.state)["state"]["state"]  # of draws that count chances
+    def decide(self, request: DecisionRequest, decision_id: str, now: float) -> DecisionRow:
+        """A decision, which is not in the store yet; `Invalid` if it cannot be made."""
+        setup, task = self._setup, request.task
+        rows, mask, more = None, setup.arms.not_retired, _other_fields(request)
+        if more is not None or self.dim or self.counts_pending:
+            rows, mask = self._asked(request)
+        state = generator_state(self._key, decision_id)
+        self._bits.state = state
         known = self.task_cache.get(task)
         kept = self._blank if known is None else known
-        meta, state = self._present(task, kept)
-        rows = setup.arms.rows(features, state.stats.pending_shape[0])
-        mask = setup.arms.mask(allowed, None if rows is None else len(rows))
-        choice, state = setup.decide(
-            meta, state, self._rng, rows, mask, horizon, draws=seed, logged=True
-        )
-        self._decided(task, known, kept if task in self._unfolded else state, state)
+        meta, present = self._present(task, kept)
+        try:
+            choice, after = setup.decide(
+                meta,
+                present,
+                self._rng,
+                rows,
+                mask,
+                request.horizon,
+                draws=state["state"]["state"],  # of draws that count chances
+                logged=True,
+            )
+        except ValueError as error:  # the oracle finds no action among the allowed arms
+            raise Invalid("allowed", str(error)) from None
+        if self.counts_pending:
+            kept = kept._replace(rounds=after.rounds, pending=after.pending)
+        if after.digest is not kept.digest and task not in self._unfolded:
+            kept = kept._replace(digest=after.digest)
+        if kept is not known:
+            self.tasks += known is None
+            self.task_cache.put(task, kept)
         action = choice.action
-        chances = cast(FloatArray, choice.propensities)[action].tolist()
-        decision = Decision(
-            task,
-            setup.arms.name(action),
-            None if rows is None else rows[action].copy(),
-            decision_id,
-            propensity=tuple(chances) if isinstance(chances, list) else chances,
+        named = setup.arms.name(action)
+        row = DecisionRow(
+            id=0,
+            experiment=self.id,
+            version=self.version + 1,
+            decision_id=decision_id,
+            task=task,
+            action=list(named) if isinstance(named, tuple) else named,
+            features=None if rows is None else rows[action].tobytes(),
+            request=more,
+            propensity=cast(FloatArray, choice.propensities)[action].tolist(),
+            state_version=self.version,
+            prior_version=self.prior_version,
+            time=now,
+            explored=int(choice.explored),
+            holdout=None if choice.held_out is None else int(choice.held_out),
+            due=rules.when_due(self.spec, now, self.counts_pending),
+            place=self.place(task),
         )
-        return Chosen(decision, choice.held_out, choice.explored)
-
-    def _decided(
-        self, task: str, known: TaskState | None, kept: TaskState, after: TaskState
-    ) -> None:
-        """Keep what a decision changes in a task; a new one is there from now on."""
-        self.tasks += known is None
-        self.task_cache.put(task, kept._replace(rounds=after.rounds, pending=after.pending))
+        return rules.of_no_arm(row) if row.action == [] else row
 
     def record_decision(self, decision: DecisionRow, before: TaskState | None) -> None:
         """A decision as it was made elsewhere, for a task whose state was `before`."""
@@ -210,24 +225,20 @@ class ServedExperiment:
                 state = self._setup.awaiting(state, np.atleast_2d(features), slice(None))
         self.task_cache.put(decision.task, state)
 
-    def check_request(
-        self, features: Rows | None, allowed: ArmNames | None, horizon: int | None
-    ) -> None:
-        """Raise `Invalid`, with the field, for what `decide` would refuse."""
+    def _asked(self, request: DecisionRequest) -> tuple[FloatArray | None, BoolArray | None]:
+        """Rows of features, and which may be chosen; `Invalid`, with the field, if that is wrong"""
         arms = self._setup.arms
-        plain = features is None and allowed is None and horizon is None
-        if plain and not (arms.n_features or self.counts_pending):
-            return
         try:
-            rows = arms.rows(features, self._blank.stats.pending_shape[0])
+            rows = arms.rows(request.features, self._blank.stats.pending_shape[0])
         except ValueError as error:
             raise Invalid("features", str(error)) from None
         try:
-            arms.mask(allowed, None if rows is None else len(rows))
+            mask = arms.mask(request.allowed, None if rows is None else len(rows))
         except ValueError as error:
             raise Invalid("allowed", str(error)) from None
-        if self.spec.policy.name in ("index", "far") and horizon is None:
+        if self.spec.policy.name in ("index", "far") and request.horizon is None:
             raise Invalid("horizon", "this policy plans ahead: say how many rounds are left")
+        return rows, mask
 
     @property
     def counts_pending(self) -> bool:
@@ -263,7 +274,8 @@ class ServedExperiment:
         pending = state.pending
         if pending is not None and not given_up:
             pending = without_pulls(pending, pulled)
-        new = state._replace(stats=state.stats.add(pulled, reward), pending=pending)
+        stats = state.stats.add(pulled, reward)
+        new = state._replace(stats=stats, digest=None, pending=pending)
         self._learned(decision.task, state, new, self._arms_in(pulled))
         self._rewards += 1
 
@@ -294,7 +306,8 @@ class ServedExperiment:
                     stats = stats.add(arms.pulled(*_pull(row)), value)
         elif changed:
             changed = np.atleast_1d(pulled).tolist()
-        self._learned(decision.task, state, state._replace(stats=stats), changed)
+        new_state = state._replace(stats=stats, digest=None)
+        self._learned(decision.task, state, new_state, changed)
 
     def give_up(self, decision: DecisionRow) -> None:
         """No reward will come: its pull is not pending any more."""
@@ -454,7 +467,7 @@ class _Unfolded(NamedTuple):
     """A task that has learned something in this commit: as it was before, and in which arms."""
 
     before: TaskState
-    arms: frozenset[int]
+    arms: set[int]
 
 
 def _setup_of(spec: ExperimentSpec, meta: MetaBelief) -> Setup:
@@ -505,6 +518,16 @@ def _pull(row: DecisionRow) -> tuple[Arm | tuple[Arm, ...], FloatArray | None]:
     if isinstance(action, tuple):
         features = features.reshape(len(action), -1)
     return action, features
+
+
+def _other_fields(request: DecisionRequest) -> str | None:
+    """What was asked besides the task, to make the decision again."""
+    features, allowed, horizon = request.features, request.allowed, request.horizon
+    if features is None and allowed is None and horizon is None:
+        return None
+    fields = {"features": features, "allowed": allowed, "horizon": horizon}
+    given = {name: value for name, value in fields.items() if value is not None}
+    return msgspec.json.encode(given).decode()
 
 
 def generator_state(key: bytes, decision_id: str) -> Any:

@@ -87,7 +87,7 @@ class SQLiteReader:
             self._run(statement.of(size), values)
             start += size
 
-    def _named(self, sql: str, experiment: int, names: Sequence[str]) -> Iterator[Any]:
+    def _named(self, sql: str, experiment: int, names: list[str]) -> Iterator[Any]:
         """Rows of an experiment by their names, which follow `sql`."""
         for start in range(0, len(names), ROWS_AT_ONCE):
             some = names[start : start + ROWS_AT_ONCE]
@@ -330,7 +330,8 @@ class SQLiteStore(SQLiteReader):
         for key in changes.forgotten:
             self._forget(*key)
         self._run_rows(rows.SAVE_TASK, [rows.task_to_keep(*item) for item in changes.tasks.items()])
-        new, known = [], []
+        new: list[list[Any]] = []
+        known: list[list[Any]] = []
         ids: dict[DecisionKey, int] = {}  # of new ones, which follow the last
         next_id = self._one("SELECT coalesce(max(id), 0) + 1 FROM decisions")[0]
         for name, decision in changes.decisions.items():
