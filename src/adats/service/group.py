@@ -119,6 +119,10 @@ class Group:
                 found += [place] if place > after else []
         return sorted(found)[:limit]
 
+    def unfolded_tasks(self, experiment: int, total_version: int) -> list[tuple[str, TaskRow]]:
+        """As in `Reader`: whoever asks has changed nothing yet."""
+        return self._store.unfolded_tasks(experiment, total_version)
+
     def decision(self, experiment: int, decision_id: str) -> DecisionRow | None:
         key = (experiment, decision_id)
         if key not in self._decisions:
@@ -169,6 +173,9 @@ class Group:
         self._changes.tasks[experiment, task] = row
 
     def put_experiment(self, row: ExperimentRow) -> None:
+        known = self._changes.experiments.get(row.id)
+        if known is not None and row.total is None:
+            row = row._replace(total=known.total)
         self._changes.experiments[row.id] = row
 
     def add_belief(self, row: BeliefRow) -> None:

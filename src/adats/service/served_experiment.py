@@ -36,10 +36,12 @@ from adats.service.group import Group
 from adats.service.messages import DecisionRequest
 from adats.service.priors import prior_of
 from adats.service.spec import ExperimentSpec, arms_of_control, check, options_of
-from adats.service.stores.interface import BeliefRow, DecisionRow, ExperimentRow, Reward
-from adats.service.task_cache import StaleTasks, TaskCache, TaskReader
+from adats.service.stores.interface import BeliefRow, DecisionRow, ExperimentRow, Reward, TaskRow
+from adats.service.task_cache import StaleTasks, TaskCache, TaskReader, unpacked
 
 DRAWS = 500  # to tell the chances of arms, where there is no formula
+LARGE_TOTAL = 64_000  # bytes: a larger one is not written at each commit
+MOST_UNFOLDED = 32  # tasks that may have changed since
 ROUND_OFF = 1e6  # a reward taken out whose square is this much larger than the rest leaves that
 
 
@@ -66,7 +68,7 @@ class ServedExperiment:
         self._key = row.seed.to_bytes(8, "little")
         self._bits = np.random.PCG64(0)
         self._rng = np.random.Generator(self._bits)
-        self._stored = row
+        self._stored = row._replace(total=None)
         self._places: dict[str, int] = {}  # events of this commit, by task
         self._unfolded: dict[str, _Unfolded] = {}
         self._rewards = 0  # that were counted in this commit
@@ -81,11 +83,16 @@ class ServedExperiment:
             self._apply(change)
         if row.total:
             self.meta = self.meta.with_sums(np.frombuffer(row.total))
+        self._total_size, self._in_total = len(row.total or b""), self.meta
+        self._changed_otherwise = False  # what all taught: by an arm, or a task that is forgotten
+        self._folded: dict[str, bytes] = {}  # of tasks that changed since: what the total has
+        for task, kept in store.unfolded_tasks(row.id, row.total_version):
+            self._fold_again(task, kept)
 
     @property
     def weight(self) -> float:
         """Bytes in memory, roughly."""
-        learned = 5 * len(self._stored.total)  # with what is worked out from it
+        learned = 5 * self._total_size  # with what is worked out from it
         return 20_000.0 + learned + (10 + len(self.task_cache)) * self.task_cache.state_bytes
 
     def _check_policy(self) -> None:
@@ -126,17 +133,32 @@ class ServedExperiment:
 
     def _put_tasks(self, group: Group) -> None:
         for task, row in self.task_cache.take_changes().items():
+            folded = self._folded.get(task)
+            if folded is not None:
+                row = row._replace(folded=folded, folded_in=self._stored.total_version)
             group.put_task(self.id, task, row)
 
     def _renew(self, count: int) -> None:
         """Bring the next stale tasks up to date."""
         meta = self.meta
         found = islice(iter(lambda: self._stale_tasks.next(meta), None), count)
-        self._replace([(task, state, state, frozenset()) for task, state in found])
+        self._replace([(task, state, state, set()) for task, state in found])
 
-    def _replace(self, changes: list[tuple[str, TaskState, TaskState, frozenset[int]]]) -> None:
+    def _fold_again(self, task: str, row: TaskRow) -> None:
+        """What a task has learned since the total was written becomes part of it."""
+        assert row.folded is not None
+        self._folded[task] = row.folded
+        for stats, sign in ((row.folded, -1.0), (row.stats, 1.0)):
+            state = unpacked(row._replace(stats=stats), self._blank)
+            self.meta = self.meta.absorb(sign * state.digested(self.meta).message)
+
+    def _replace(self, changes: list[tuple[str, TaskState, TaskState, set[int]]]) -> None:
         """Put what tasks have learned, in some arms, in the place of what they taught before."""
         meta = self.meta
+        if self._total_size > LARGE_TOTAL:
+            for task, _, before, _ in changes:
+                if task not in self._folded:
+                    self._folded[task] = before.stats.flat().tobytes()
         digests, self.meta = meta.replace_tasks(
             [(before.digested(meta), state.stats, arms) for _, state, before, arms in changes]
         )
@@ -343,6 +365,7 @@ class ServedExperiment:
     def forget(self, task: str) -> None:
         """Take the task out, at the end of a commit: the state is that of the remaining log."""
         self.meta = self._setup.forget(self.meta, self._known(task))
+        self._changed_otherwise = True
         self.tasks -= 1
         self.task_cache.delete(task)
 
@@ -378,6 +401,7 @@ class ServedExperiment:
             self._blank = self._setup.new_state(self.meta)
             self.task_cache.drop()  # states grow when they are read again
         self.changes.append(change)
+        self._changed_otherwise = True
 
     def added(self, arm: Arm) -> Change | None:
         """How an arm was added, if it was."""
@@ -423,12 +447,16 @@ class ServedExperiment:
             version=self.version,
             prior_version=self.prior_version,
             arms=msgspec.json.encode(self.changes).decode(),
-            total=self.meta.sums().tobytes(),
             tasks=self.tasks,
             decisions=self.decisions,
             counted=self.counted,
             days_until=self.days_until,
         )
+        if self._total_is_due():
+            row = row._replace(total=self.meta.sums().tobytes(), total_version=self.version)
+            self._total_size, self._in_total = len(row.total or b""), self.meta
+            self._folded.clear()
+            self._changed_otherwise = False
         if row == self._stored:
             return
         # beliefs are noted when there are a tenth more tasks, and every hour
@@ -437,7 +465,16 @@ class ServedExperiment:
             row = row._replace(believed_at=now, believed_tasks=row.tasks)
             group.add_belief(self._belief(now))
         group.put_experiment(row)
-        self._stored = row
+        self._stored = row._replace(total=None)
+
+    def _total_is_due(self) -> bool:
+        """Whether the sum of all messages is written. A large one is not written at each commit, as
+        long as few tasks have changed: what they had in it is kept with them."""
+        meta, before = self.meta, self._in_total
+        if meta is before:
+            return False
+        few = self._total_size > LARGE_TOTAL and len(self._folded) <= MOST_UNFOLDED
+        return not few or self._changed_otherwise or meta.generation != before.generation
 
     def _belief(self, now: float) -> BeliefRow:
         prior = self.meta.task_prior()

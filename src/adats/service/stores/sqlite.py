@@ -49,7 +49,9 @@ T = TypeVar("T")
 ROWS_AT_ONCE = 64  # in one statement
 TROUBLE = (sqlite3.Error, UnicodeDecodeError)  # the latter for names in messages of the former
 
-_EXPERIMENT = rows.columns(ExperimentRow)
+_OWN = ", ".join(f"e.{name}" for name in (*ExperimentRow._fields, rows.CHECKSUM))
+_EXPERIMENTS = f"""SELECT {_OWN}, t.total, t.crc
+FROM experiments e LEFT JOIN totals t ON t.experiment = e.id"""
 _TASK = f"experiment, task, {rows.columns(TaskRow)}"
 _DECISION = rows.columns(DecisionRow)
 _REWARD = rows.columns(RewardRow)
@@ -110,20 +112,19 @@ class SQLiteReader:
             raise _explained(error) from error
 
     def experiment(self, tenant: str, name: str) -> ExperimentRow | None:
-        where = "tenant = ? AND name = ?"
-        row = self._one(f"SELECT {_EXPERIMENT} FROM experiments WHERE {where}", (tenant, name))
-        return None if row is None else rows.experiment_from(row)
+        row = self._one(f"{_EXPERIMENTS} WHERE e.tenant = ? AND e.name = ?", (tenant, name))
+        return None if row is None else rows.with_total(row)
 
     def by_id(self, experiment: int) -> ExperimentRow:
-        row = self._one(f"SELECT {_EXPERIMENT} FROM experiments WHERE id = ?", (experiment,))
+        row = self._one(f"{_EXPERIMENTS} WHERE e.id = ?", (experiment,))
         if row is None:
             raise rows.damaged(f"experiment {experiment}")
-        return rows.experiment_from(row)
+        return rows.with_total(row)
 
     def experiments(self, tenant: str | None = None) -> list[ExperimentRow]:
-        where, values = ("WHERE tenant = ?", (tenant,)) if tenant is not None else ("", ())
-        sql = f"SELECT {_EXPERIMENT} FROM experiments {where} ORDER BY tenant, name"
-        return [rows.experiment_from(row) for row in self._all(sql, values)]
+        where, values = ("WHERE e.tenant = ?", (tenant,)) if tenant is not None else ("", ())
+        sql = f"{_EXPERIMENTS} {where} ORDER BY e.tenant, e.name"
+        return [rows.with_total(row) for row in self._all(sql, values)]
 
     def task(self, experiment: int, task: str) -> TaskRow | None:
         sql = f"SELECT {_TASK} FROM tasks WHERE experiment = ? AND task = ?"
@@ -142,6 +143,10 @@ class SQLiteReader:
             "AND (generation, task) > (?, ?) ORDER BY generation, task LIMIT ?"
         )
         return list(self._all(sql, (experiment, generation, *after, limit)))
+
+    def unfolded_tasks(self, experiment: int, total_version: int) -> list[tuple[str, TaskRow]]:
+        sql = f"SELECT {_TASK} FROM tasks WHERE experiment = ? AND folded_in = ? ORDER BY task"
+        return list(map(rows.task_from, self._all(sql, (experiment, total_version))))
 
     def decision(self, experiment: int, decision_id: str) -> DecisionRow | None:
         sql = f"SELECT {_DECISION} FROM decisions WHERE experiment = ? AND decision_id = ?"
@@ -326,7 +331,10 @@ class SQLiteStore(SQLiteReader):
             self._clear_log()
 
     def _write(self, changes: Changes) -> None:
-        self._run_rows(rows.SAVE_EXPERIMENT, list(map(rows.sealed, changes.experiments.values())))
+        for row in changes.experiments.values():
+            if row.total is not None:
+                self._run_rows(rows.SAVE_TOTAL, [rows.total_to_keep(row.id, row.total)])
+            self._run_rows(rows.SAVE_EXPERIMENT, [rows.sealed(row._replace(total=b""))])
         for key in changes.forgotten:
             self._forget(*key)
         self._run_rows(rows.SAVE_TASK, [rows.task_to_keep(*item) for item in changes.tasks.items()])
