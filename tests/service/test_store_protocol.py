@@ -33,8 +33,9 @@ class Deaf(SQLiteStore):
 
 
 class Rounding(SQLiteStore):
-    def _count(self, bucket, difference):
-        super()._count(bucket, difference._replace(sum=int(float(difference.sum % 2**900))))
+    def _count(self, differences):
+        rounded = {b: d._replace(sum=int(float(d.sum % 2**900))) for b, d in differences.items()}
+        super()._count(rounded)
 
 
 class Hasty(SQLiteStore):

@@ -83,7 +83,8 @@ class ServedExperiment:
             self._apply(change)
         if row.total:
             self.meta = self.meta.with_sums(np.frombuffer(row.total))
-        self._total_size, self._in_total = len(row.total or b""), self.meta
+        self._total_size = len(row.total or b"")
+        self._in_total = self.meta if row.total else None
         self._changed_otherwise = False  # what all taught: by an arm, or a task that is forgotten
         self._folded: dict[str, bytes] = {}  # of tasks that changed since: what the total has
         for task, kept in store.unfolded_tasks(row.id, row.total_version):
@@ -471,8 +472,8 @@ class ServedExperiment:
         """Whether the sum of all messages is written. A large one is not written at each commit, as
         long as few tasks have changed: what they had in it is kept with them."""
         meta, before = self.meta, self._in_total
-        if meta is before:
-            return False
+        if meta is before or before is None:
+            return before is None
         few = self._total_size > LARGE_TOTAL and len(self._folded) <= MOST_UNFOLDED
         return not few or self._changed_otherwise or meta.generation != before.generation
 

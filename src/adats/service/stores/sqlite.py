@@ -46,6 +46,7 @@ from adats.service.stores.sqlite_file import (
 
 Values = Sequence[Any] | dict[str, Any]
 T = TypeVar("T")
+MOST_COUNTS = 10_000  # that are kept in memory
 ROWS_AT_ONCE = 64  # in one statement
 TROUBLE = (sqlite3.Error, UnicodeDecodeError)  # the latter for names in messages of the former
 
@@ -250,6 +251,7 @@ class SQLiteStore(SQLiteReader):
         except BaseException:
             self._witness.close()
             raise
+        self._counts: dict[Bucket, Counts] = {}  # some of those that are in the store
         self._write_anyway = self._broken = False
         self.erased = True  # nothing of what was forgotten is left in the log
         self._scrub = Scrub()
@@ -356,8 +358,7 @@ class SQLiteStore(SQLiteReader):
         ]
         self._run_rows(rows.ADD_REWARD, list(map(rows.reward_to_keep, rewards)))
         self._run_rows(rows.ADD_CHANGE, list(map(rows.sealed, changes.changes)))
-        for bucket, difference in changes.counts.items():
-            self._count(bucket, difference)
+        self._count(changes.counts)
         self._run_rows(rows.ADD_BELIEF, list(map(rows.sealed, changes.beliefs)))
 
     def _forget(self, experiment: int, task: str) -> None:
@@ -367,16 +368,24 @@ class SQLiteStore(SQLiteReader):
         self._run(f"DELETE FROM decisions WHERE {mine}", (experiment, task))
         self._run(f"DELETE FROM tasks WHERE {mine}", (experiment, task))
 
-    def _count(self, bucket: Bucket, difference: Counts) -> None:
+    def _count(self, differences: dict[Bucket, Counts]) -> None:
         where = " AND ".join(f"{name} = ?" for name in Bucket._fields)
-        kept = self._one(f"SELECT {_COUNTS} FROM hourly WHERE {where}", bucket)
-        counts = difference if kept is None else rows.counts_from(kept)[1].plus(difference)
-        if min(counts[:4]) < 0:
-            raise rows.damaged(f"the counter of {bucket.start}")
-        if counts.decisions:
-            self._run_rows(rows.SAVE_COUNTS, [rows.counts_to_keep(bucket, counts)])
-        else:
-            self._run(f"DELETE FROM hourly WHERE {where}", bucket)
+        if len(self._counts) > MOST_COUNTS:
+            self._counts.clear()
+        changed = []
+        for bucket, difference in differences.items():
+            counts = self._counts.get(bucket)
+            if counts is None:
+                kept = self._one(f"SELECT {_COUNTS} FROM hourly WHERE {where}", bucket)
+                counts = Counts() if kept is None else rows.counts_from(kept)[1]
+            counts = self._counts[bucket] = counts.plus(difference)
+            if min(counts[:4]) < 0:
+                raise rows.damaged(f"the counter of {bucket.start}")
+            if counts.decisions:
+                changed.append(rows.counts_to_keep(bucket, counts))
+            else:
+                self._run(f"DELETE FROM hourly WHERE {where}", bucket)
+        self._run_rows(rows.SAVE_COUNTS, changed)
 
     def _clear_log(self) -> None:
         """What was forgotten is in the log still; while somebody reads it, it cannot be cleared."""
@@ -387,6 +396,7 @@ class SQLiteStore(SQLiteReader):
     def rollback(self) -> None:
         """The next commit writes in any case: only that shows whether it can be done again."""
         self._write_anyway = True
+        self._counts.clear()
         try:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
