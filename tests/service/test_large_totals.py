@@ -109,3 +109,17 @@ def test_decisions_alone_do_not_write_it(local, monkeypatch):
     local.decide("x", DecisionRequest("t0", "new"))
     (changes,) = saved
     assert [row.total for row in changes.experiments.values()] == [None]
+
+
+def test_an_experiment_that_is_made_anew_before_the_commit_has_all_of_it(local):
+    play(local, 0, 8, tasks=3)
+    engine = local.engine
+    engine.begin()
+    engine.decide("default", "x", DecisionRequest("t0", "new"))
+    engine.reward("default", "x", RewardRequest("new", 1.0))
+    engine.flush()
+    own = engine.served("default", "x").meta
+    engine._served.clear()
+    again = engine.served("default", "x").meta
+    np.testing.assert_allclose(again.total.value(), own.total.value(), 1e-13, 1e-13)
+    engine.commit()

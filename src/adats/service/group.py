@@ -91,10 +91,13 @@ class Group:
                 known.last = made.last
 
     def experiment(self, tenant: str, name: str) -> ExperimentRow | None:
+        stored = self._store.experiment(tenant, name)
         for row in self._changes.experiments.values():
             if (row.tenant, row.name) == (tenant, name):
+                if row.total is None and stored is not None:
+                    return row._replace(total=stored.total)
                 return row
-        return self._store.experiment(tenant, name)
+        return stored
 
     def task(self, experiment: int, task: str) -> TaskRow | None:
         key = (experiment, task)
@@ -120,8 +123,12 @@ class Group:
         return sorted(found)[:limit]
 
     def unfolded_tasks(self, experiment: int, total_version: int) -> list[tuple[str, TaskRow]]:
-        """As in `Reader`: whoever asks has changed nothing yet."""
-        return self._store.unfolded_tasks(experiment, total_version)
+        """As in `Reader`, with what this group has changed."""
+        found = dict(self._store.unfolded_tasks(experiment, total_version))
+        for (of, task), row in self._changes.tasks.items():
+            if of == experiment and row.folded_in == total_version:
+                found[task] = row
+        return sorted(found.items())
 
     def decision(self, experiment: int, decision_id: str) -> DecisionRow | None:
         key = (experiment, decision_id)
