@@ -55,7 +55,9 @@ def names(local):
 def contents(path):
     """What is kept of experiments and tasks, but for their ids and the checksums over these."""
     connection = sqlite3.connect(path)
-    experiment = connection.execute("SELECT version, arms, total FROM experiments").fetchall()
+    experiment = connection.execute(
+        "SELECT e.version, e.arms, t.total FROM experiments e JOIN totals t ON t.experiment = e.id"
+    ).fetchall()
     sql = "SELECT task, stats, rounds, pending, generation FROM tasks ORDER BY task"
     tasks = connection.execute(sql).fetchall()
     connection.close()
