@@ -150,9 +150,10 @@ def play_learner(
             prior = source.prior(meta, source.draw(meta, rng))
         if watch is not None:
             watch(meta.task_prior())
+        stats = None
         if loop is not None and sampled:
             stats = loop(job.problem, LoopInput(prior, instance, first, rng, lost, chosen))
-        else:
+        if stats is None:
             later = min(job.tasks - 1 - s, most) * job.rounds
             given = (prior, instance, first, rng, lost, chosen)
             stats = _play_task(job, policy, meta, later, given)
