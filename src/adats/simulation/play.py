@@ -22,6 +22,7 @@ from adats.agents.policies import (
     Thompson,
     policy_of,
 )
+from adats.agents.prior_source import Marginal
 from adats.models.core.frozen import evolve
 from adats.models.core.types import Belief, FloatArray, IntArray, MetaBelief, Rng, Stats
 from adats.simulation.kernels.registry import (
@@ -109,14 +110,14 @@ def play_runs(job: Job, runs: range) -> PlayedRuns:
 
 def _warm_up(job: Job) -> None:
     """Compile or load the loops, so that no agent's time has that in it."""
-    rng = np.random.default_rng(0)
-    instance = job.problem.instance(job.problem.start(rng), 1, rng)
+    rng = known_rng(np.random.default_rng(0))
+    start = job.problem.start(rng)
+    instances = [job.problem.instance(start, 1, rng)]
     nothing = np.zeros((0, 1), dtype=np.intp)
     for name, meta in job.metas.items():
-        policy = policy_of(cast(Learner, job.agents[name]).policy)
-        room = (np.empty(1), np.empty(1, dtype=np.intp))
-        given = (meta.task_prior(), instance, nothing, rng, *room)
-        absorb_of(job.problem, meta)(meta, _play_task(job, policy, meta, 0, given))
+        learner = cast(Learner, job.agents[name])
+        room = (np.empty((1, 1)), np.empty((1, 1), dtype=np.intp))
+        play_learner(job, learner, meta, start, instances, nothing, rng, *room)
 
 
 def play_learner(
@@ -142,6 +143,9 @@ def play_learner(
     loop = loops.play
     policy = policy_of(learner.policy)
     sampled = loop is not None and isinstance(policy, Thompson) and job.delay == 0
+    if loops.play_all and sampled and isinstance(source, Marginal) and watch is None:
+        loops.play_all(meta, instances, first, rng, regret, actions)
+        return
     most = prior.FAR_TASKS
     absorbed: list[Stats] = []  # statistics of all tasks, where they can become stale
     first_meta = meta
