@@ -87,8 +87,8 @@ def rewarded(shape: Shape, rng: Rng, theta: FloatArray, pulls: FloatArray) -> Fl
     return rng.binomial(pulls.astype(np.int64), theta).astype(np.float64)
 
 
-def logged(shape: Shape, rng: Rng) -> tuple[dict[str, Any], FloatArray, FloatArray]:
-    """The arguments of `verdict`, and pulls and sums."""
+def logged(shape: Shape, rng: Rng) -> tuple[TaskCounts, Early | None]:
+    """The arguments of `verdict`."""
     theta, plan = shape.draw(rng, shape.tasks)
     early = None
     if shape.logger == "fixed":
@@ -99,8 +99,7 @@ def logged(shape: Shape, rng: Rng) -> tuple[dict[str, Any], FloatArray, FloatArr
     if shape.rewards == "gaussian":
         rest = rng.chisquare(np.maximum(pulls - 1, 1)) * (pulls > 1)
         squares = sums**2 / np.maximum(pulls, 1) + rest
-    more = {"rewards": shape.rewards, "squares": squares, "early": early if shape.early else None}
-    return more, pulls, sums
+    return counted(pulls, sums, shape.rewards, squares), early if shape.early else None
 
 
 def _sampled(
@@ -205,9 +204,9 @@ def study(name: str, part: float, seed: int = 29) -> dict[str, Any]:
     rows, seconds = [], 0.0
     for i in range(max(round(logs * part), 2)):
         rng = np.random.default_rng([seed, list(SHAPES).index(name), i])
-        more, pulls, sums = logged(shape, rng)
+        counts, early = logged(shape, rng)
         begin = time.process_time()
-        found = verdict(pulls, sums, **more, rng=rng)
+        found = verdict(counts, early=early, rng=rng)
         seconds += time.process_time() - begin
         row: dict[str, Any] = {"answer": found.answer, "structure": found.structure}
         row |= {"names": found.names, "level": found.level}
@@ -215,9 +214,8 @@ def study(name: str, part: float, seed: int = 29) -> dict[str, Any]:
             row["saved"] = [found.over_alone[:2], found.over_pooled[:2]]
             row["gain"] = found.gain[:2]
             if i < with_truth:
-                counts = counted(pulls, sums, shape.rewards, more["squares"])
-                counts = counts.take(np.flatnonzero(pulls.sum(axis=1) > 0))
-                row["truth"] = truth(shape, counts, rng)
+                used = counts.take(np.flatnonzero(counts.pulls.sum(axis=1) > 0))
+                row["truth"] = truth(shape, used, rng)
         rows.append(row)
     return {"shape": name, "seconds": seconds / len(rows), "rows": rows}
 

@@ -59,6 +59,7 @@ def test_features_columns_and_a_report(monkeypatch, capsys, tmp_path):
     assert call(monkeypatch, "fit", "linear", path, *words, "--report", tmp_path / "report") == 0
     text = (tmp_path / "report" / "report.md").read_text()
     assert text.splitlines()[2].startswith("**Share**.")
+    assert ", by `adats fit linear " in text.splitlines()[-1]
     assert (tmp_path / "report" / "prior.png").stat().st_size > 10_000
     np.testing.assert_allclose(adats.load_prior(out).mean, [1.0, -1.0], atol=0.2)
     assert "The report is" in capsys.readouterr().out

@@ -211,6 +211,7 @@ def test_the_report_and_its_figures(model, tmp_path):
     assert figure.endswith("(verdict.png)")
     assert todo.endswith(".")
     assert "1,234 bad rows were dropped." in text
+    assert text.endswith(f", NumPy {np.__version__}.\n")
     assert f"model `{model}`" in text
     assert "nats" not in text
     for name in shown:

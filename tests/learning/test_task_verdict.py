@@ -21,7 +21,7 @@ from adats.learning.verdict import Early, by_propensity, judged, verdict
 
 
 def numbers(rng, tasks, names, *, pulls=20.0, own=0.3, level=0.0):
-    """Arguments of `verdict`: Gaussian rewards with noise 1, every arm pulled as often."""
+    """Arguments of `counted`: Gaussian rewards with noise 1, every arm pulled as often."""
     names = np.asarray(names)
     theta = names + level * rng.standard_normal((tasks, 1))
     theta = theta + own * rng.standard_normal((tasks, names.size))
@@ -128,11 +128,13 @@ def test_a_log_that_follows_its_rewards_cannot_tell_unless_it_has_propensities()
     more = np.where(means == means.max(axis=1, keepdims=True), 24.0, 3.0)
     log = log | {"pulls": log["pulls"] + more, "sums": log["sums"] + more * means}
     log["squares"] = log["squares"] + more * (means**2 + 1.0)
-    found = verdict(**log, early=first, rng=rng)
+    found = verdict(counted(**log), early=first, rng=rng)
     assert found.answer == "cannot tell from this log"
     assert "drift within tasks" in found.reasons[0]
-    assert verdict(**log, rng=rng).answer == "cannot tell from this log"  # by the names of arms
-    assert verdict(**log, weighted=True, rng=rng).answer != "cannot tell from this log"
+    assert (
+        verdict(counted(**log), rng=rng).answer == "cannot tell from this log"
+    )  # by the names of arms
+    assert verdict(counted(**log), weighted=True, rng=rng).answer != "cannot tell from this log"
 
 
 def test_weights_of_one_change_nothing_and_uneven_ones_count_less():
@@ -202,7 +204,7 @@ def test_alike_tasks_save_all_over_alone_and_nothing_over_pooled():
 )
 def test_the_answers(log, answer, structure):
     rng = np.random.default_rng(11)
-    found = verdict(**log(rng), rng=rng)
+    found = verdict(counted(**log(rng)), rng=rng)
     assert found.answer == answer
     assert found.structure == structure
     assert found.reasons
@@ -216,8 +218,8 @@ def test_units_and_empty_tasks_do_not_matter():
     n, s, q = (log[k] for k in ("pulls", "sums", "squares"))
     other = {"pulls": n, "sums": 7 * s + 100 * n, "squares": 49 * q + 1400 * s + 1e4 * n}
     other = {k: np.concatenate([x, np.zeros((3, 3))]) for k, x in other.items()}
-    one = verdict(**log, rng=np.random.default_rng(1))
-    two = verdict(**other, rewards="gaussian", rng=np.random.default_rng(1))
+    one = verdict(counted(**log), rng=np.random.default_rng(1))
+    two = verdict(counted(**other, rewards="gaussian"), rng=np.random.default_rng(1))
     assert two.answer == one.answer
     assert two.saving == pytest.approx(one.saving, abs=0.03)
     assert two.names == one.names
@@ -225,13 +227,13 @@ def test_units_and_empty_tasks_do_not_matter():
 
 def test_a_single_arm_or_no_success_is_no_error():
     rng = np.random.default_rng(13)
-    found = verdict(**numbers(rng, 30, [0.0]), rng=rng)
+    found = verdict(counted(**numbers(rng, 30, [0.0])), rng=rng)
     assert (found.answer, found.saving) == ("each for itself", 0.0)
-    assert verdict(**clicks(rng, 30, [0.0, 0.0]), rng=rng).answer != "share"
+    assert verdict(counted(**clicks(rng, 30, [0.0, 0.0])), rng=rng).answer != "share"
     log = clicks(rng, 40, [0.1, 0.2, 0.3])
     log["pulls"][::2, 2] = np.nan
     log["sums"][::2, 2] = np.nan
-    assert np.isfinite(verdict(**log, rng=rng).saving)
+    assert np.isfinite(verdict(counted(**log), rng=rng).saving)
 
 
 def test_the_rule():
@@ -257,16 +259,16 @@ def test_intervals_are_those_of_the_logarithm_of_what_is_left():
 
 
 def test_bad_arrays_raise():
-    rng, ones = np.random.default_rng(14), np.ones((20, 2))
+    ones = np.ones((20, 2))
     with pytest.raises(ValueError, match=r"\(tasks, arms\) alike, not \(20, 2\) and \(20, 1\)"):
-        verdict(ones, ones[:, :1], rewards="binary", rng=rng)
+        counted(ones, ones[:, :1], "binary")
     bad = ones.copy()
     bad[3, 1] = 2.0
     with pytest.raises(ValueError, match="task 3 has 2 successes in 1 pulls of arm 1"):
-        verdict(ones, bad, rewards="binary", rng=rng)
+        counted(ones, bad, "binary")
     with pytest.raises(ValueError, match="at least 0"):
-        verdict(-ones, ones, rewards="count", rng=rng)
+        counted(-ones, ones, "count")
     with pytest.raises(ValueError, match="sums of count rewards must be at least 0"):
-        verdict(ones, -ones, rewards="count", rng=rng)
+        counted(ones, -ones, "count")
     with pytest.raises(ValueError, match="squares"):
-        verdict(ones, ones, rewards="gaussian", rng=rng)
+        counted(ones, ones, "gaussian")

@@ -63,6 +63,11 @@ def tasks_of(values: Any) -> Tasks:
     return names
 
 
+def names_of(tasks: Tasks) -> list[Task]:
+    """As Python has them."""
+    return tasks.tolist() if isinstance(tasks, np.ndarray) else tasks
+
+
 def _names(given: Any, names: list[Any]) -> list[Task]:
     """Names as `ask` takes them."""
     if isinstance(given, np.ndarray) and given.dtype.kind == "f" and np.isnan(given).any():

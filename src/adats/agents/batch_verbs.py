@@ -204,13 +204,12 @@ class BatchVerbs:
         if isinstance(self._book, ColumnBook):
             apart = bool((self._book.rows(tasks) == NOT_A_ROW).any())
         else:
-            names = tasks.tolist() if isinstance(tasks, np.ndarray) else tasks
-            states = filter(None, map(self._book.get, names))
+            states = filter(None, map(self._book.get, batch_requests.names_of(tasks)))
             apart = any(state.finished or state.design is not None for state in states)
         return "tasks that are finished or have designs" if apart else None
 
     def _check_not_finished(self, tasks: batch_requests.Tasks) -> None:
-        names = tasks.tolist() if isinstance(tasks, np.ndarray) else tasks
+        names = batch_requests.names_of(tasks)
         states = map(self._book.get, names)
         bad = [i for i, state in enumerate(states) if state is not None and state.finished]
         if bad:
@@ -229,7 +228,7 @@ class BatchVerbs:
     ) -> Decisions:
         """In the order of a batch: tasks that come again, after all others."""
         self._say_one_by_one(reason)
-        names = request.tasks.tolist() if isinstance(request.tasks, np.ndarray) else request.tasks
+        names = batch_requests.names_of(request.tasks)
         kept = {task: self._book.get(task) for task in names}
         index = {task: i for i, task in enumerate(kept)}
         at = np.array([index[task] for task in names], dtype=np.intp)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from adats.agents.batch_requests import BatchRequest, Tasks, part_of
+from adats.agents.batch_requests import BatchRequest, Tasks, names_of, part_of
 from adats.agents.policies import Scene, policy_to_dict
 from adats.agents.steps import Setup
 from adats.agents.task_columns import NOT_A_ROW, ColumnBook, Layout
@@ -72,7 +72,7 @@ def layout_of(setup: Setup, meta: MetaBelief, blank: TaskState) -> Layout:
 def in_columns(layout: Layout, states: DictBook, tasks: Tasks | None = None) -> ColumnBook:
     """These tasks, or all, as far as they are known, in a book of columns."""
     book = ColumnBook(layout)
-    names = states if tasks is None else tasks.tolist() if isinstance(tasks, np.ndarray) else tasks
+    names = states if tasks is None else names_of(tasks)
     for task in names:
         if task in states:
             book.put(task, states[task])
@@ -86,7 +86,7 @@ def _opened(
     at = book.rows(tasks)
     if at.min(initial=0) >= NOT_A_ROW:
         return at, []
-    names = tasks.tolist() if isinstance(tasks, np.ndarray) else tasks
+    names = names_of(tasks)
     fresh = list(dict.fromkeys(names[i] for i in np.flatnonzero(at < NOT_A_ROW).tolist()))
     blank = setup.new_state(meta)
     states = [setup.drawn(meta, blank, rng) for _ in fresh] if book.layout.mu else [blank]
@@ -227,8 +227,13 @@ def _await(book: ColumnBook, rows: IntArray, pulled: FloatArray | None, arms: In
     if pulled is None:
         book.array[rows, pending.start + arms] += 1.0
     else:
-        gram = pulled[:, :, None] * pulled[:, None, :]
-        book.array[rows, pending] += gram.reshape(len(rows), -1)
+        book.array[rows, pending] += _grams(pulled)
+
+
+def _grams(rows: FloatArray) -> FloatArray:
+    """xxᵀ of every row x, flat."""
+    grams: FloatArray = rows[:, :, None] * rows[:, None, :]
+    return grams.reshape(len(rows), rows.shape[1] ** 2)
 
 
 # rewards
@@ -280,10 +285,7 @@ def _arrived(book: ColumnBook, at: IntArray, rewards: Rewards, rows_of_features:
     decided = np.flatnonzero(rewards.decided & ~np.isnan(book.array[at, pending.start]))
     some, pulled = at[decided], rewards.pulled[decided]
     if rows_of_features:
-        gram = pulled[:, :, None] * pulled[:, None, :]
-        np.subtract.at(
-            book.array[:, pending], some, gram.reshape(len(some), pending.stop - pending.start)
-        )
+        np.subtract.at(book.array[:, pending], some, _grams(pulled))
     else:
         np.subtract.at(book.array, (some, pending.start + pulled), 1.0)
         book.array[some, pending] = np.maximum(book.array[some, pending], 0.0)

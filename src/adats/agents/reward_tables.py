@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adats.agents.arms import Arms
-from adats.agents.batch_requests import tasks_of
+from adats.agents.batch_requests import names_of, tasks_of
 from adats.agents.batches import Rewards
 from adats.agents.decision import Decision
 from adats.agents.decision_numbers import OF_A_BATCH
@@ -215,8 +215,7 @@ def _why(kind: Any, value: float) -> str:
 
 
 def tasks_in(columns: dict[str, Column]) -> list[Task]:
-    names = tasks_of(columns["task"])
-    return names.tolist() if isinstance(names, np.ndarray) else names
+    return names_of(tasks_of(columns["task"]))
 
 
 def reward_rows(columns: dict[str, Column], arms: Arms) -> Iterator[dict[str, Any]]:

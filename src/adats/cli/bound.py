@@ -1,9 +1,7 @@
 """`adats bound`: Theorems 5 and 6."""
 
-from collections.abc import Callable
 from dataclasses import asdict
-from functools import partial
-from typing import Annotated, get_args
+from typing import Annotated, Any, get_args
 
 import numpy as np
 import typer
@@ -11,14 +9,14 @@ from rich.table import Table
 
 from adats.cli.common import (
     Json,
-    MetaCov,
     MetaScales,
     Noise,
     Rounds,
-    TaskCov,
+    SpreadOptions,
     Tasks,
     TaskScales,
     check_json,
+    command,
     console,
     matrix,
     scales,
@@ -29,14 +27,13 @@ from adats.paper import bounds
 
 bound_app = typer.Typer(help="Regret bounds of the paper, term by term.", no_args_is_help=True)
 
-Bound = Callable[..., bounds.LinearBound | bounds.SemibanditBound]
 Delta = Annotated[float | None, typer.Option(help="1/n² unless given.")]
 
 
-def _print_bounds(bound: Bound, json_to: str | None) -> None:
+def _print_bounds(bound: Any, settings: dict[str, Any], json_to: str | None) -> None:
     """The terms of a bound with the constants of either kind."""
     check_json(json_to)
-    data = {kind: asdict(bound(constants=kind)) for kind in get_args(bounds.Constants)}
+    data = {kind: asdict(bound(**settings, constants=kind)) for kind in get_args(bounds.Constants)}
     write_json(json_to, data)
     if json_to == "-":
         return
@@ -55,39 +52,31 @@ def _cov(part: str, dim: int, scale: str, cov: str | None) -> FloatArray:
     return np.diag(np.full(max(dim, 1), given) ** 2.0)
 
 
-@bound_app.command("linear")
-def bound_linear(
+@command(bound_app, "linear", meta_scale="1")
+def _linear(
+    *,
     tasks: Tasks = 20,
     rounds: Rounds = 200,
     dim: int = 2,
     arms: int = 10,
-    meta_scale: MetaScales = "1",
-    task_scale: TaskScales = "0.1",
-    meta_cov: MetaCov = None,
-    task_cov: TaskCov = None,
-    noise: Noise = 1.0,
+    spreads: SpreadOptions,
     eta: Annotated[float, typer.Option(help="Smallest eigenvalue of the forced arms.")] = 0.5,
     delta: Delta = None,
     json_to: Json = None,
 ) -> None:
     """Theorem 5: AdaTS in a linear bandit."""
-    bound = partial(
-        bounds.linear_bound,
-        tasks=tasks,
-        rounds=rounds,
-        dim=dim,
-        arms=arms,
-        meta_cov=_cov("meta", dim, meta_scale, meta_cov),
-        task_cov=_cov("task", dim, task_scale, task_cov),
-        noise=noise,
-        eta=eta,
-        delta=delta,
-    )
-    _print_bounds(bound, json_to)
+    covs = {
+        "meta_cov": _cov("meta", dim, spreads.meta_scale, spreads.meta_cov),
+        "task_cov": _cov("task", dim, spreads.task_scale, spreads.task_cov),
+    }
+    sizes = {"tasks": tasks, "rounds": rounds, "dim": dim, "arms": arms}
+    more = {"noise": spreads.noise, "eta": eta, "delta": delta}
+    _print_bounds(bounds.linear_bound, sizes | covs | more, json_to)
 
 
-@bound_app.command("semibandit")
-def bound_semibandit(
+@command(bound_app, "semibandit")
+def _semibandit(
+    *,
     tasks: Tasks = 20,
     rounds: Rounds = 200,
     arms: int = 20,
@@ -99,15 +88,10 @@ def bound_semibandit(
     json_to: Json = None,
 ) -> None:
     """Theorem 6: AdaTS in a semi-bandit."""
-    bound = partial(
-        bounds.semibandit_bound,
-        tasks=tasks,
-        rounds=rounds,
-        arms=arms,
-        size=size,
-        meta_scale=scales("--meta-scale", meta_scale),
-        task_scale=scales("--task-scale", task_scale),
-        noise=noise,
-        delta=delta,
-    )
-    _print_bounds(bound, json_to)
+    widths = {
+        "meta_scale": scales("--meta-scale", meta_scale),
+        "task_scale": scales("--task-scale", task_scale),
+    }
+    sizes = {"tasks": tasks, "rounds": rounds, "arms": arms, "size": size}
+    more = {"noise": noise, "delta": delta}
+    _print_bounds(bounds.semibandit_bound, sizes | widths | more, json_to)

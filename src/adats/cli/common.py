@@ -1,11 +1,13 @@
 """What the commands share: options, checks of paths, a progress bar."""
 
+import inspect
 import json
 import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,8 +41,69 @@ MetaCov = Annotated[str | None, typer.Option(help=f"Σ_q. {Cov} --meta-scale.")]
 TaskCov = Annotated[str | None, typer.Option(help=f"Σ_0. {Cov} --task-scale.")]
 Noise = Annotated[float, typer.Option(help="σ: noise of rewards.")]
 
-
 EVERY = 60.0  # seconds between lines where there is no terminal
+
+
+@dataclass(frozen=True)
+class SpreadOptions:
+    """Options of Gaussian models: widths of the meta-prior, of tasks and of rewards."""
+
+    meta_scale: MetaScales = "0.5"
+    task_scale: TaskScales = "0.1"
+    meta_cov: MetaCov = None
+    task_cov: TaskCov = None
+    noise: Noise = 1.0
+
+    def settings(self) -> dict[str, Any]:
+        """As numbers."""
+        return {
+            "meta_scale": scales("--meta-scale", self.meta_scale),
+            "task_scale": scales("--task-scale", self.task_scale),
+            "meta_cov": matrix("--meta-cov", self.meta_cov),
+            "task_cov": matrix("--task-cov", self.task_cov),
+            "noise": self.noise,
+        }
+
+
+Function = Callable[..., None]
+
+
+def command(
+    app: typer.Typer, name: str, *, old: str | None = None, **defaults: Any
+) -> Callable[[Function], Function]:
+    """Make a command of a function; a parameter that is a dataclass is an option a field.
+
+    `defaults` stand in for those of options. `old` is a name that the command had before, and
+    still answers to.
+    """
+
+    def register(function: Function) -> Function:
+        own = inspect.signature(function).parameters.values()
+        groups: dict[str, Any] = {p.name: p.annotation for p in own if is_dataclass(p.annotation)}
+        parts = [
+            inspect.signature(p.annotation).parameters.values() if p.name in groups else [p]
+            for p in own
+        ]
+        options = [
+            p.replace(kind=p.KEYWORD_ONLY, default=defaults.get(p.name, p.default))
+            for part in parts
+            for p in part
+        ]
+
+        def run(**given: Any) -> None:
+            for group, kind in groups.items():
+                given[group] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
+            function(**given)
+
+        run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+        run.__annotations__ = {option.name: option.annotation for option in options}
+        run.__doc__ = function.__doc__
+        app.command(name)(run)
+        if old is not None:
+            app.command(old, hidden=True)(run)
+        return function
+
+    return register
 
 
 @contextmanager

@@ -11,6 +11,12 @@ from adats.agents.stateless import BATCH, Scorer
 from adats.cli.common import console, progress_bar
 from adats.models import prior_files
 
+PER_DECISION = "Column of decisions; without it a task has one decision."
+Ids = Annotated[str | None, typer.Option("--id", help=PER_DECISION)]
+Horizon = Annotated[int | None, typer.Option(help="Rounds left, for policies that plan.")]
+LIKELY = "How likely each action was, too."
+Propensities = Annotated[bool, typer.Option("--propensities", help=LIKELY)]
+
 
 def decide(
     agent: Annotated[Path, typer.Argument(help="An agent that was saved, or a prior file.")],
@@ -18,16 +24,9 @@ def decide(
     out: Annotated[Path, typer.Option(help="The Parquet file to write.")],
     seed: Annotated[int, typer.Option(help="The same seed, the same decisions.")],
     task: Annotated[str, typer.Option(help="Column of tasks.")] = "task",
-    decision_id: Annotated[
-        str | None,
-        typer.Option("--id", help="Column of decisions; without it a task has one decision."),
-    ] = None,
-    horizon: Annotated[
-        int | None, typer.Option(help="Rounds left, for policies that plan.")
-    ] = None,
-    propensities: Annotated[
-        bool, typer.Option("--propensities", help="How likely each action was, too.")
-    ] = False,
+    decision_id: Ids = None,
+    horizon: Horizon = None,
+    propensities: Propensities = False,
 ) -> None:
     """Decide for every row of a table; the agent stays as it is."""
     try:

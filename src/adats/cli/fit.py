@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from adats import plots
-from adats.cli.common import Seed, check_folder, console, progress_bar
+from adats.cli.common import Seed, check_folder, command_line, console, progress_bar
 from adats.learning.analysis import STEPS, Analysis, analyse
 from adats.learning.tables import save_statistics
 from adats.models import prior_files
@@ -94,7 +94,7 @@ def fit(
             progress=lambda step: progress(1),  # noqa: ARG005
             **columns,
         )
-        written = None if report is None else found.report(report)
+        written = None if report is None else found.report(report, command=command_line())
         if stats is not None:
             save_statistics(stats, found.table)
         prior_files.save_prior(found.prior, out, about=found.fitted.about)

@@ -1,10 +1,9 @@
 """`adats simulate`: one command a problem."""
 
-import inspect
 import json
-from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -14,28 +13,24 @@ from adats.cli.common import (
     EngineName,
     First,
     Json,
-    MetaCov,
     MetaScale,
-    MetaScales,
     Mu,
     Noise,
     Out,
     Rounds,
     Runs,
     Seed,
-    TaskCov,
+    SpreadOptions,
     Tasks,
     TaskScale,
-    TaskScales,
     Workers,
     check_folder,
     check_json,
+    command,
     command_line,
     console,
-    matrix,
     numbers,
     progress_bar,
-    scales,
     write_json,
 )
 from adats.models import BetaArms, PoissonArms, prior_files
@@ -61,57 +56,46 @@ def _numbers(mu: str | None) -> list[float] | None:
     return None if mu is None else numbers("--mu", mu)
 
 
-def _spreads(
-    meta_scale: str, task_scale: str, meta_cov: str | None, task_cov: str | None
-) -> dict[str, Any]:
-    return {
-        "meta_scale": scales("--meta-scale", meta_scale),
-        "task_scale": scales("--task-scale", task_scale),
-        "meta_cov": matrix("--meta-cov", meta_cov),
-        "task_cov": matrix("--task-cov", task_cov),
-    }
+@dataclass(frozen=True)
+class Play:
+    """The options that all simulations share."""
 
+    tasks: Tasks = 20
+    rounds: Rounds = 200
+    runs: Runs = 100
+    agents: Agents = "oracle-ts,ada-ts,meta-ts,ts"
+    seed: Seed = 1
+    explore_first: First = False
+    workers: Workers = 1
+    engine: EngineName = "local"
+    json_to: Json = None
+    out: Out = None
 
-def _simulate(
-    problem: Problem,
-    *,
-    tasks: Tasks = 20,
-    rounds: Rounds = 200,
-    runs: Runs = 100,
-    agents: Agents = "oracle-ts,ada-ts,meta-ts,ts",
-    seed: Seed = 1,
-    explore_first: First = False,
-    workers: Workers = 1,
-    engine: EngineName = "local",
-    json_to: Json = None,
-    out: Out = None,
-) -> None:
-    check_folder(out)
-    check_json(json_to)
-    with progress_bar(f"simulating {problem.name}", runs) as progress:
-        result = simulate(
-            problem,
-            [name.strip() for name in agents.split(",") if name.strip()],
-            tasks=tasks,
-            rounds=rounds,
-            runs=runs,
-            seed=seed,
-            workers=workers,
-            explore_first=explore_first,
-            engine=engine,
-            progress=progress,
-        )
-    command = command_line()
-    summary = result.summary(command=command)
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        result.save(out / "records.parquet", command=command)
-        write_json(out / "summary.json", summary)
-    write_json(json_to, summary)
-    if json_to != "-":
-        _print_result(result)
+    def on(self, problem: Problem) -> None:
+        """Play, write, print."""
+        out, json_to, agents, settings = self.out, self.json_to, self.agents, asdict(self)
+        for name in ("out", "json_to", "agents"):
+            del settings[name]
+        check_folder(out)
+        check_json(json_to)
+        with progress_bar(f"simulating {problem.name}", self.runs) as progress:
+            result = simulate(
+                problem,
+                [name.strip() for name in agents.split(",") if name.strip()],
+                progress=progress,
+                **settings,
+            )
+        typed = command_line()
+        summary = result.summary(command=typed)
         if out is not None:
-            console.print(f"Records and summary are in {out}", highlight=False)
+            out.mkdir(parents=True, exist_ok=True)
+            result.save(out / "records.parquet", command=typed)
+            write_json(out / "summary.json", summary)
+        write_json(json_to, summary)
+        if json_to != "-":
+            _print_result(result)
+            if out is not None:
+                console.print(f"Records and summary are in {out}", highlight=False)
 
 
 def _print_result(result: Result) -> None:
@@ -126,102 +110,52 @@ def _print_result(result: Result) -> None:
     console.print(table)
 
 
-def problem_command(
-    name: str, *, old: str | None = None, **defaults: Any
-) -> Callable[[Callable[..., Problem]], Callable[..., Problem]]:
-    """Make `adats simulate NAME` of a function from a problem's own options to the problem.
-
-    The options that all simulations share are those of `_simulate`, with other `defaults` where
-    some are given. `old` is a name that the command had before, and still answers to.
-    """
-    shared_options = inspect.signature(_simulate).parameters
-    common = [
-        parameter.replace(default=defaults.get(parameter.name, parameter.default))
-        for parameter in list(shared_options.values())[1:]
-    ]
-
-    def register(build: Callable[..., Problem]) -> Callable[..., Problem]:
-        def command(**options: Any) -> None:
-            shared = {parameter.name: options.pop(parameter.name) for parameter in common}
-            _simulate(build(**options), **shared)
-
-        own = inspect.signature(build).parameters.values()
-        both = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own, *common)]
-        command.__signature__ = inspect.Signature(both)  # type: ignore[attr-defined]
-        command.__annotations__ = {p.name: p.annotation for p in both}
-        command.__doc__ = build.__doc__
-        simulate_app.command(name)(command)
-        if old is not None:
-            simulate_app.command(old, hidden=True)(command)
-        return build
-
-    return register
-
-
-@problem_command("gaussian")
-def _gaussian(
-    arms: int = 2,
-    meta_scale: MetaScales = "0.5",
-    task_scale: TaskScales = "0.1",
-    meta_cov: MetaCov = None,
-    task_cov: TaskCov = None,
-    noise: Noise = 1.0,
-    mu: Mu = None,
-) -> Problem:
+@command(simulate_app, "gaussian")
+def _gaussian(*, arms: int = 2, spreads: SpreadOptions, mu: Mu = None, play: Play) -> None:
     """Gaussian arms."""
-    spreads = _spreads(meta_scale, task_scale, meta_cov, task_cov)
-    return GaussianProblem(arms, noise=noise, mu=_numbers(mu), **spreads)
+    play.on(GaussianProblem(arms, mu=_numbers(mu), **spreads.settings()))
 
 
-@problem_command("linear")
+@command(simulate_app, "linear", meta_scale="1")
 def _linear(
+    *,
     dim: int = 2,
     arms: int = 10,
-    meta_scale: MetaScales = "1",
-    task_scale: TaskScales = "0.1",
-    meta_cov: MetaCov = None,
-    task_cov: TaskCov = None,
-    noise: Noise = 1.0,
+    spreads: SpreadOptions,
     redraw: Redraw = "run",
     mu: Mu = None,
-) -> Problem:
+    play: Play,
+) -> None:
     """Linear bandit with arms from the unit sphere."""
-    spreads = _spreads(meta_scale, task_scale, meta_cov, task_cov)
-    return LinearProblem(dim, arms, noise=noise, redraw=redraw, mu=_numbers(mu), **spreads)
+    play.on(LinearProblem(dim, arms, redraw=redraw, mu=_numbers(mu), **spreads.settings()))
 
 
-@problem_command("semibandit")
+@command(simulate_app, "semibandit")
 def _semibandit(
-    arms: int = 20,
-    size: int = 4,
-    meta_scale: MetaScales = "0.5",
-    task_scale: TaskScales = "0.1",
-    meta_cov: MetaCov = None,
-    task_cov: TaskCov = None,
-    noise: Noise = 1.0,
-    mu: Mu = None,
-) -> Problem:
+    *, arms: int = 20, size: int = 4, spreads: SpreadOptions, mu: Mu = None, play: Play
+) -> None:
     """Semi-bandit: at most `size` arms a round, one reward each."""
-    spreads = _spreads(meta_scale, task_scale, meta_cov, task_cov)
-    return SemibanditProblem(arms, size, noise=noise, mu=_numbers(mu), **spreads)
+    play.on(SemibanditProblem(arms, size, mu=_numbers(mu), **spreads.settings()))
 
 
-@problem_command("routing")
+@command(simulate_app, "routing")
 def _routing(
+    *,
     network: Annotated[str, typer.Option(help="A network of topohub, such as germany50.")],
     meta_scale: MetaScale = 0.5,
     task_scale: TaskScale = 0.1,
     noise: Noise = 1.0,
     floor: Annotated[float, typer.Option(help="Latencies are clipped here.")] = 0.05,
-) -> Problem:
+    play: Play,
+) -> None:
     """Shortest paths on a real network with unknown latencies."""
-    return RoutingProblem.named(
-        network, meta_scale=meta_scale, task_scale=task_scale, noise=noise, floor=floor
-    )
+    spreads = {"meta_scale": meta_scale, "task_scale": task_scale, "noise": noise}
+    play.on(RoutingProblem.named(network, floor=floor, **spreads))
 
 
-@problem_command("clicks", agents="flat-ts,pooled-ts,ada-ts,default-ts,default-far")
+@command(simulate_app, "clicks", agents="flat-ts,pooled-ts,ada-ts,default-ts,default-far")
 def _clicks(
+    *,
     arms: int = 5,
     base: Annotated[float, typer.Option(help="Mean reward of a typical arm.")] = 0.02,
     arm_scale: Annotated[float, typer.Option(help="Spread between arms.")] = 0.3,
@@ -235,7 +169,8 @@ def _clicks(
     ] = None,
     redraw: Redraw = "run",
     mu: Mu = None,
-) -> Problem:
+    play: Play,
+) -> None:
     """Clicks or counts whose log-odds or logarithms are Gaussian, or linear in features.
 
     The spreads and mu are of log-odds (binary), or of logarithms (count); with features, of
@@ -243,25 +178,26 @@ def _clicks(
     """
     settings = (arms, base, arm_scale, task_scale, level_scale, rewards)
     if features is not None:
-        return FeatureClicksProblem(features, *settings, redraw, _numbers(mu))
+        play.on(FeatureClicksProblem(features, *settings, redraw, _numbers(mu)))
+        return
     if redraw != "run":
         raise ValueError("--redraw is for arms with --features")
-    return ClicksProblem(*settings, mu=_numbers(mu))
+    play.on(ClicksProblem(*settings, mu=_numbers(mu)))
 
 
 Priors = Annotated[Path, typer.Option(help="JSON with weights and candidate priors.")]
 
 
-@problem_command("binary", old="bernoulli")
-def _binary(priors: Priors) -> Problem:
+@command(simulate_app, "binary", old="bernoulli")
+def _binary(*, priors: Priors, play: Play) -> None:
     """Bernoulli arms whose task prior is one of several candidates."""
-    return read_priors(priors, BetaArms)
+    play.on(read_priors(priors, BetaArms))
 
 
-@problem_command("count", old="poisson")
-def _count(priors: Priors) -> Problem:
+@command(simulate_app, "count", old="poisson")
+def _count(*, priors: Priors, play: Play) -> None:
     """Poisson arms whose task prior is one of several candidates."""
-    return read_priors(priors, PoissonArms)
+    play.on(read_priors(priors, PoissonArms))
 
 
 def read_priors(path: Path, family: type[BetaArms] | type[PoissonArms]) -> MixtureProblem:

@@ -23,7 +23,7 @@ from adats.learning.linear_verdict import linear_verdict
 from adats.learning.log_checks import duplicated, swapped
 from adats.learning.outliers import Outlier, outliers
 from adats.learning.tables import is_statistics, load_statistics
-from adats.learning.verdict import Early, Verdict, adaptive, by_propensity, verdict
+from adats.learning.verdict import Early, Verdict, adaptive, by_propensity, nothing, verdict
 from adats.learning.worth import Worth, worth
 from adats.models.core.summary import SummaryTable, interval
 from adats.models.core.types import FloatArray, Rng
@@ -129,11 +129,14 @@ class Analysis:
     def _repr_html_(self) -> str:
         return self.summary()._repr_html_()
 
-    def report(self, folder: str | os.PathLike[str]) -> Path:
-        """Write report.md and its figures; returns the path of report.md."""
+    def report(self, folder: str | os.PathLike[str], *, command: str | None = None) -> Path:
+        """Write report.md and its figures; returns the path of report.md.
+
+        `command` is what the report says it was made by.
+        """
         from adats.learning.report import write_report
 
-        return write_report(folder, self)
+        return write_report(folder, self, command)
 
 
 def analyse(
@@ -142,7 +145,6 @@ def analyse(
     model: str,
     structure: Structure = "auto",
     diagonal: bool = False,
-    batch: str | None = None,
     on_bad: Literal["raise", "drop"] = "raise",
     seed: int = 1,
     progress: Callable[[str], None] = lambda step: None,  # noqa: ARG005
@@ -153,10 +155,12 @@ def analyse(
     `source` is an Ibis table, a data frame, files of Parquet, CSV or NDJSON, or of statistics that
     were kept. `model` is gaussian, linear, binary or count. `columns` name columns of the log:
     task, arm, reward, time; features of a linear model; pulls, where rewards are their sums (with
-    means=True averages), and of numbers squares, their variance; task_features and arm_features.
+    means=True averages), and of numbers squares, their variance; task_features and arm_features;
+    batch, such as days or visitors, between which successes should vary no more than by chance.
     Names with "{arm}" in them are for tables with columns for each arm. `structure` is how arms
     belong together; "auto" compares what is possible on held-out tasks.
     """
+    batch = columns.pop("batch", None)
     told = _read(source, model, on_bad, columns)
     table = told.table
     check(table, model=model, structure=structure, diagonal=diagonal)
@@ -200,7 +204,6 @@ def fit(
     model: str,
     structure: Structure = "auto",
     diagonal: bool = False,
-    batch: str | None = None,
     on_bad: Literal["raise", "drop"] = "raise",
     **columns: Any,
 ) -> Any:
@@ -210,6 +213,7 @@ def fit(
     of the log to the agent again: they would count twice. Rows that are no good are an error,
     unless `on_bad` is "drop". What looks like a mistake in the log is a warning.
     """
+    batch = columns.pop("batch", None)
     told = _read(source, model, on_bad, columns)
     found = estimate(told.table, model=model, diagonal=diagonal, structure=structure)
     for text in _warnings(told, model, batch, columns):
@@ -271,31 +275,29 @@ def _without_names(table: Any, model: str, structure: str) -> Any:
 def _verdict(told: _Source, model: str, columns: dict[str, Any], rng: Rng) -> Verdict:
     """The verdict on arms: with propensities, or after a look at how the log was allocated."""
     table = told.table
-    n, s, squares = table.table[:, 0], table.table[:, 1], None
-    if not table.kind.SUMS_TELL:
-        squares = table.table[:, 2]
-    known: dict[str, Any] = {"rewards": table.model, "squares": squares, "rng": rng}
+    n, s = table.table[:, 0], table.table[:, 1]
+    squares = None if table.kind.SUMS_TELL else table.table[:, 2]
+    counts = counted(n, s, table.model, squares)
     if told.log is None or table.packed:
-        return verdict(n, s, **known)
+        return verdict(counts, rng=rng)
     some = np.sort(rng.permutation(len(table))[:LOOKED])
-    part = table.subset(some)
+    tasks = table.subset(some).tasks
     log: dict[str, Any] = {"model": model, "arms": table.arms, **columns}
     weighted = logs.weighted_cells(told.log, tasks=table.tasks, **log)
     if weighted is not None:
         pulls, sums = by_propensity(*weighted)
         if squares is not None:
-            known["squares"] = squares * pulls / np.maximum(n, 1.0)
-        return verdict(pulls, sums, lengths=table.pulls, weighted=True, **known)
-    halves = logs.first_halves(told.log, tasks=part.tasks, **log)
-    if halves is not None and len(part) == len(table):
-        return verdict(n, s, early=Early(*halves), **known)
-    if halves is not None:
-        own = None if squares is None else squares[some]
-        reason = adaptive(counted(n[some], s[some], table.model, own), Early(*halves), rng)
+            squares = squares * pulls / np.maximum(n, 1.0)
+        counts = counted(pulls, sums, table.model, squares).lasting(table.pulls)
+        return verdict(counts, weighted=True, rng=rng)
+    halves = logs.first_halves(told.log, tasks=tasks, **log)
+    early = None if halves is None else Early(*halves)
+    if early is not None and len(tasks) < len(table):
+        reason = adaptive(counts.take(some), early, rng)
         if reason:
-            nan = float("nan")
-            return Verdict("cannot tell from this log", None, nan, (nan, nan), (reason,))
-    return verdict(n, s, **known)
+            return nothing(reason, "cannot tell from this log")
+        early = None
+    return verdict(counts, early=early, rng=rng)
 
 
 def _calibration(

@@ -47,6 +47,10 @@ class TaskCounts(NamedTuple):
             pulls=self.pulls[rows], sums=self.sums[rows], lengths=self.lengths[rows]
         )
 
+    def lasting(self, lengths: FloatArray) -> "TaskCounts":
+        """New tasks like these have so many pulls."""
+        return self._replace(lengths=np.maximum(np.round(lengths), 1.0))
+
 
 class Working(NamedTuple):
     """Counts as normal means: of η, with variance phi/n."""
@@ -131,23 +135,41 @@ def linearised(counts: TaskCounts, eta: FloatArray) -> Working:
 
 
 def counted(
-    pulls: FloatArray,
-    sums: FloatArray,
-    rewards: Rewards,
-    squares: FloatArray | None = None,
-    lengths: FloatArray | None = None,
+    pulls: FloatArray, sums: FloatArray, rewards: Rewards, squares: FloatArray | None = None
 ) -> TaskCounts:
-    """The counts; gaussian rewards need squares, which tell their noise."""
-    lengths = np.maximum(np.round(pulls.sum(axis=1) if lengths is None else lengths), 1.0)
+    """From (tasks, arms) arrays, 0 or nan where an arm does not occur.
+
+    Gaussian rewards need squares, which tell their noise.
+    """
+    pulls, sums = (np.nan_to_num(np.asarray(x, np.float64), nan=0.0) for x in (pulls, sums))
+    _check(pulls, sums, rewards)
+    counts = TaskCounts(pulls, sums, rewards, 1.0, pulls[:, 0]).lasting(pulls.sum(axis=1))
     if rewards != "gaussian":
-        return TaskCounts(pulls, sums, rewards, 1.0, lengths)
+        return counts
     if squares is None:
         raise ValueError("gaussian rewards need the sums of their squares too; pass squares")
     rest = float((squares - sums**2 / np.where(pulls > 0, pulls, 1.0)).sum())
     degrees = float((pulls - (pulls > 0)).sum())
     if degrees <= 0 or rest <= 0:
         raise ValueError("the noise cannot be told: no task pulled an arm twice")
-    return TaskCounts(pulls, sums, rewards, rest / degrees, lengths)
+    return counts._replace(noise=rest / degrees)
+
+
+def _check(pulls: FloatArray, sums: FloatArray, rewards: Rewards) -> None:
+    if pulls.ndim != 2 or pulls.shape != sums.shape:
+        raise ValueError(
+            f"pulls and sums must be (tasks, arms) alike, not {pulls.shape} and {sums.shape}"
+        )
+    if (pulls < 0).any() or not np.isfinite(pulls).all() or not np.isfinite(sums).all():
+        raise ValueError("pulls must be at least 0, and pulls and sums finite")
+    if rewards == "binary" and (sums > pulls * (1 + 1e-9)).any():
+        task, arm = np.unravel_index(int((sums - pulls).argmax()), pulls.shape)
+        raise ValueError(
+            f"task {task} has {sums[task, arm]:g} successes in {pulls[task, arm]:g} pulls of arm "
+            f"{arm}; binary rewards are 0 or 1"
+        )
+    if rewards != "gaussian" and (sums < 0).any():
+        raise ValueError(f"sums of {rewards} rewards must be at least 0")
 
 
 def smoothed(counts: TaskCounts, *, arms: bool = True, tasks: bool = True) -> FloatArray:

@@ -15,17 +15,15 @@ from adats.learning.fitting.shrinkage import FOLDS, folds
 from adats.learning.fitting.structures import estimate
 from adats.learning.tables import LinearTable
 from adats.learning.task_savings import Saving
-from adats.learning.verdict import Answer, Verdict
+from adats.learning.verdict import FEWEST, WORTH, Answer, Verdict, nothing
 from adats.models import LinearBelief
 from adats.models.core.linalg import psd_factor
 from adats.models.core.types import FloatArray
 
 EXACT = 1e-9  # relative: a column whose squares are this even in all tasks is an intercept
 LOGS = (-28.0, 28.0)  # least and greatest log of a ratio of variances
-FEWEST = 10  # tasks; with less there is no verdict
 MOST = 2000  # tasks that are scored; of more, some are drawn
 ERRORS = 2.0  # standard errors by which the held-out gain must exceed zero
-WORTH = 0.05  # the share of the regret that a new task must save
 LONGEST = 1000  # rounds of a simulated task
 WORK = 2e7  # numbers to draw or to update: as many tasks are simulated as that allows
 SIMULATED = 200, 4000  # tasks, at least and at most
@@ -41,18 +39,14 @@ def linear_verdict(
     rounds as the median task of the log, and ten arms a round with features like the log's.
     """
     if len(table) < FEWEST:
-        return _nothing(f"{len(table)} tasks are too few to tell; {FEWEST} are the least")
+        return nothing(f"{len(table)} tasks are too few to tell; {FEWEST} are the least")
     try:
         gains = held_out_gains(table, diagonal=diagonal, seed=seed)
     except ValueError as error:  # what is left of the log is not enough for a fit
-        return _nothing(f"with a fifth of the tasks left out there is no fit: {error}")
+        return nothing(f"with a fifth of the tasks left out there is no fit: {error}")
     both = fitted.meta.task_prior(), alone_linear(table, fitted.noise)
     saved = savings(*both, rows=action_rows(table), rounds=usual_rounds(table), seed=seed)
     return judged(gains, saved, few=len(table) < ENOUGH_TASKS * len(table.features))
-
-
-def _nothing(reason: str) -> Verdict:
-    return Verdict("too little data", None, math.nan, (math.nan, math.nan), (reason,))
 
 
 def judged(gains: FloatArray, saved: "Savings", *, few: bool) -> Verdict:

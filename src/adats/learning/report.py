@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from adats.learning.analysis import Analysis
 
 
-def write_report(folder: str | os.PathLike[str], found: "Analysis") -> Path:
+def write_report(
+    folder: str | os.PathLike[str], found: "Analysis", command: str | None = None
+) -> Path:
     """Write report.md and its figures, each as PNG and SVG; returns the path of report.md.
 
     Nothing is written before all is drawn, and each file is written whole.
@@ -29,7 +31,7 @@ def write_report(folder: str | os.PathLike[str], found: "Analysis") -> Path:
     for name, figure in _figures(found).items():
         files[f"{name}.png"] = plots.rendered(figure, "png")
         files[f"{name}.svg"] = plots.rendered(figure, "svg")
-    files["report.md"] = report_text(found).encode()
+    files["report.md"] = report_text(found, command).encode()
     out.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
         write_bytes(out / name, data)

@@ -15,6 +15,7 @@ from adats.learning.outliers import LEVEL
 from adats.learning.verdict import Verdict
 from adats.learning.worth import Worth
 from adats.plots.fit import LANES
+from adats.simulation.provenance import versions
 
 if TYPE_CHECKING:
     from adats.learning.analysis import Analysis
@@ -53,8 +54,8 @@ def sentence(verdict: Verdict) -> str:
     return f"{start} Sharing {only} {size} ({ends}) of the regret of {rival}."
 
 
-def report_text(found: "Analysis") -> str:
-    """All of report.md."""
+def report_text(found: "Analysis", command: str | None = None) -> str:
+    """All of report.md; `command` is what it was made by."""
     linear = found.table.arms is None
     parts = [
         "# Is sharing worth it?",
@@ -80,6 +81,8 @@ def report_text(found: "Analysis") -> str:
         *_allocation(found),
         "## Tasks unlike the rest",
         *_outliers(found),
+        "## How this was made",
+        _made(command),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -307,6 +310,12 @@ def _outliers(found: "Analysis") -> list[str]:
         "and stays low, so look twice.",
         _table(["task", "chance", "unlike", "what"], rows),
     ]
+
+
+def _made(command: str | None) -> str:
+    names = {"adats": "adats", "python": "Python", "numpy": "NumPy"}
+    text = "With " + ", ".join(f"{names[k]} {v}" for k, v in versions().items() if k in names)
+    return f"{text}." if command is None else f"{text}, by `{command}`."
 
 
 def _bold(text: str, end: str) -> str:

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from adats.learning.effects import Rewards, TaskCounts, counted
+from adats.learning.effects import TaskCounts
 from adats.learning.log_tests import (
     level_matters,
     names_matter,
@@ -56,34 +56,25 @@ class Early(NamedTuple):
 
 
 def verdict(
-    pulls: FloatArray,
-    sums: FloatArray,
-    *,
-    rewards: Rewards,
-    squares: FloatArray | None = None,
-    lengths: FloatArray | None = None,
-    early: Early | None = None,
-    weighted: bool = False,
-    rng: Rng,
+    counts: TaskCounts, *, early: Early | None = None, weighted: bool = False, rng: Rng
 ) -> Verdict:
-    """The verdict on a log given as (tasks, arms) arrays, 0 where an arm does not occur.
+    """The verdict on a log.
 
-    Gaussian rewards need `squares`. With propensities pass what `by_propensity` gives, the tasks'
-    true `lengths`, and `weighted`. Without them a log that looks adaptive gets no verdict where
-    its pulls depend on names or drift within tasks, which `early` shows.
+    With propensities `counts` are of what `by_propensity` gives, with the tasks' true lengths, and
+    are `weighted`. Without them a log that looks adaptive gets no verdict where its pulls depend on
+    names or drift within tasks, which `early` shows.
     """
-    pulls, sums = _checked(pulls, sums, rewards)
-    used = np.flatnonzero(pulls.sum(axis=1) > 0)
+    used = np.flatnonzero(counts.pulls.sum(axis=1) > 0)
     if used.size < FEWEST:
-        return _nothing(f"{used.size} tasks are too few to tell; {FEWEST} are the least")
+        return nothing(f"{used.size} tasks are too few to tell; {FEWEST} are the least")
     if used.size > MOST:
         used = np.sort(rng.choice(used, MOST, replace=False))
-    counts = counted(pulls, sums, rewards, squares, lengths).take(used)
+    counts = counts.take(used)
     if not weighted:
         first = early and Early(early.pulls[used], early.sums[used])
         reason = adaptive(counts, first, rng)
         if reason:
-            return _nothing(reason, "cannot tell from this log")
+            return nothing(reason, "cannot tell from this log")
     found = fits(counts)
     over_alone, over_pooled = savings(counts, found, rng)
     gain = held_out(counts, found, rng)
@@ -91,29 +82,8 @@ def verdict(
     return judged(names, level, over_alone, over_pooled, gain)
 
 
-def _checked(
-    pulls: FloatArray, sums: FloatArray, rewards: Rewards
-) -> tuple[FloatArray, FloatArray]:
-    """Arrays of floats with zeros in place of nan."""
-    pulls, sums = (np.nan_to_num(np.asarray(x, np.float64), nan=0.0) for x in (pulls, sums))
-    if pulls.ndim != 2 or pulls.shape != sums.shape:
-        raise ValueError(
-            f"pulls and sums must be (tasks, arms) alike, not {pulls.shape} and {sums.shape}"
-        )
-    if (pulls < 0).any() or not np.isfinite(pulls).all() or not np.isfinite(sums).all():
-        raise ValueError("pulls must be at least 0, and pulls and sums finite")
-    worst = np.unravel_index(int((sums - pulls).argmax()), pulls.shape) if pulls.size else (0, 0)
-    if rewards == "binary" and pulls.size and sums[worst] > pulls[worst] * (1 + 1e-9):
-        raise ValueError(
-            f"task {worst[0]} has {sums[worst]:g} successes in {pulls[worst]:g} pulls of arm "
-            f"{worst[1]}; binary rewards are 0 or 1"
-        )
-    if rewards != "gaussian" and (sums < 0).any():
-        raise ValueError(f"sums of {rewards} rewards must be at least 0")
-    return pulls, sums
-
-
-def _nothing(reason: str, answer: Answer = "too little data") -> Verdict:
+def nothing(reason: str, answer: Answer = "too little data") -> Verdict:
+    """No size can be given."""
     return Verdict(answer, None, math.nan, (math.nan, math.nan), (reason,))
 
 

@@ -7,6 +7,7 @@ what was there at the last commit. So a log says in which order to play it again
 
 import hashlib
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -112,13 +113,9 @@ class ServedExperiment:
 
     def fold(self, group: Group) -> None:
         """End the commit: what its tasks have learned becomes part of what all taught."""
-        for task in sorted(self._unfolded):
-            before, arms = self._unfolded[task]
-            state = self._known(task)
-            digest, self.meta = self.meta.replace_task(
-                before.digested(self.meta), state.stats, arms
-            )
-            self.task_cache.put(task, state._replace(stats=digest.stats, digest=digest))
+        self._replace(
+            [(task, self._known(task), *self._unfolded[task]) for task in sorted(self._unfolded)]
+        )
         self._unfolded.clear()
         self._put_tasks(group)
         if self._rewards and self.meta.generation:
@@ -135,13 +132,18 @@ class ServedExperiment:
 
     def _renew(self, count: int) -> None:
         """Bring the next stale tasks up to date."""
-        for _ in range(count):
-            found = self._stale_tasks.next(self.meta)
-            if found is None:
-                return
-            task, state = found
-            state, self.meta = self._setup.renew(self.meta, state)
-            self.task_cache.put(task, state)
+        meta = self.meta
+        found = islice(iter(lambda: self._stale_tasks.next(meta), None), count)
+        self._replace([(task, state, state, frozenset()) for task, state in found])
+
+    def _replace(self, changes: list[tuple[str, TaskState, TaskState, frozenset[int]]]) -> None:
+        """Put what tasks have learned, in some arms, in the place of what they taught before."""
+        meta = self.meta
+        digests, self.meta = meta.replace_tasks(
+            [(before.digested(meta), state.stats, arms) for _, state, before, arms in changes]
+        )
+        for (task, state, *_), digest in zip(changes, digests, strict=True):
+            self.task_cache.put(task, state._replace(stats=digest.stats, digest=digest))
 
     def _present(self, task: str, state: TaskState) -> tuple[MetaBelief, TaskState]:
         """What all taught, with what this task has learned in this commit."""

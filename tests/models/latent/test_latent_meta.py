@@ -464,3 +464,35 @@ def test_expected_rate_of_another_task():
     rate = expit(z[:, None] + 0.3 * z) @ w
     told, _ = absorbed(meta, [meta.empty().add(0, 1)])
     assert told.task_prior().mean[0] == pytest.approx(w @ rate**2 / (w @ rate), abs=5e-4)
+
+
+@pytest.mark.parametrize(
+    "spread", [{"task_scale": [0.2, 0.6], "level_scale": [0.5, 0.1]}, {"task_cov": np.eye(3) + 0.3}]
+)
+@pytest.mark.parametrize("rewards", ["binary", "count"])
+def test_several_tasks_are_replaced_at_once_as_one_by_one(spread, rewards):
+    rng = np.random.default_rng(3)
+    meta = LatentMeta(np.full(3, -1.0), 1.0, rewards=rewards, **spread)
+    meta = evolve(meta, anchor=meta.anchor_at(0, 1e9, meta.meta_mean, meta.meta_cov))  # stays
+    digests = []
+    for _ in range(9):
+        stats = meta.empty().add_counts(
+            [0, 1, 2], rng.integers(4, 9, 3).astype(float), [1.0, 0.0, 3.0]
+        )
+        digests.append(meta.digest(stats))
+        meta = meta.absorb(digests[-1].message)
+    changes = [(old, old.stats.add(i % 3, 1.0), [i % 3]) for i, old in enumerate(digests[:5])]
+    changes += [(old, old.stats.add(0, 0.0).add(2, 1.0), [0, 2]) for old in digests[5:7]]
+    changes += [(old, old.stats.add_counts(1, 40.0, 4.0), [1]) for old in digests[7:]]
+    found, at_once = meta.replace_tasks(changes)
+    each, expected = [], meta
+    for change in changes:
+        digest, expected = expected.replace_task(*change)
+        each.append(digest)
+    scale = np.sqrt(np.einsum("cii->ci", expected.mu_moments()[1]))
+    assert (np.abs(at_once.mu_moments()[0] - expected.mu_moments()[0]) < 0.02 * scale).all()
+    assert at_once.log_evidence() == pytest.approx(expected.log_evidence(), abs=0.02)
+    for one, other in zip(found, each, strict=True):
+        np.testing.assert_array_equal(one.stats.table, other.stats.table)
+    total = sum(digest.message for digest in found)  # what is kept is what was put in
+    np.testing.assert_allclose(at_once.total.value(), total, rtol=1e-9, atol=1e-9)

@@ -40,6 +40,13 @@ class Climb(NamedTuple):
     curve: FloatArray  # log likelihood by iteration
     converged: bool
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Where the search came to no end."""
+        if self.converged:
+            return ()
+        return (f"EM had not converged after {len(self.curve)} iterations",)
+
 
 def climb(look: Callable[[Point], View], start: Point, *, enough: float = CONVERGED) -> Climb:
     """EM from `start` to the top, where a step gains less than `enough`.
@@ -68,13 +75,6 @@ def climb(look: Callable[[Point], View], start: Point, *, enough: float = CONVER
                 return Climb(point, view, np.array(curve), True)
             stretch = 1.0  # a long step may gain little where a plain one still gains
     return Climb(point, view, np.array(curve), False)
-
-
-def unfinished(found: Climb) -> tuple[str, ...]:
-    """A warning, where the search came to no end."""
-    if found.converged:
-        return ()
-    return (f"EM had not converged after {len(found.curve)} iterations",)
 
 
 def holding(look: Callable[[Point], View], variance: float) -> Callable[[Point], View]:

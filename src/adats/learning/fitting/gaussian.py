@@ -10,16 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from adats.learning.fitting import directions
-from adats.learning.fitting.em import (
-    LEAST,
-    WIDE,
-    Point,
-    View,
-    climb,
-    holding,
-    start_noise,
-    unfinished,
-)
+from adats.learning.fitting.em import LEAST, WIDE, Point, View, climb, holding, start_noise
 from adats.learning.fitting.fitted import Fitted, RewardFigures, few_tasks, fits, spreads_of
 from adats.learning.fitting.shrinkage import ENOUGH, WEIGHTS, best_weight, towards_common
 from adats.learning.tables import ArmTable
@@ -163,7 +154,7 @@ def fit_gaussian(table: ArmTable) -> Fitted:
         curve=found.curve - shift,
         shrinkage=weight,
         unidentified=spreads_of(table.arms, lost),
-        warnings=few_tasks(table) + unfinished(found),
+        warnings=few_tasks(table) + found.warnings,
         rewards=RewardFigures(mu, task_scale**2, mu_scale**2),
         log_density=densities,
         means=lambda other: prior.updated(other.kind(other.table.swapaxes(0, 1))).mean,

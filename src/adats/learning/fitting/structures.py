@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from adats.learning.fitting import gaussian, grids, linear_fit, structured  # noqa: F401
+from adats.learning.fitting import gaussian, grids, linear, structured  # noqa: F401
 from adats.learning.fitting.fitted import FITS, Fitted
 from adats.learning.fitting.shrinkage import FOLDS, folds
 from adats.models.core.types import FloatArray, Rng

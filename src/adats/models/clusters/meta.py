@@ -18,13 +18,12 @@ from adats.models.core import checks
 from adats.models.core.errors import InvalidValue
 from adats.models.core.frozen import evolve, fill
 from adats.models.core.linalg import part_of
-from adats.models.core.meta import MetaBase
 from adats.models.core.registry import meta_from_dict, register
 from adats.models.core.sums import Sum
 from adats.models.core.types import Arm, Belief, FloatArray, MetaBelief, Rng
 from adats.models.core.weights import draw, log_of, log_sum, softmax
 from adats.models.ensemble.belief import BeliefMixture
-from adats.models.ensemble.meta import check_alike
+from adats.models.ensemble.parts import MadeOfParts, check_alike
 
 STEPS = {1: 1, 2: 20, 3: 10, 4: 6, 5: 4}  # of the grid of weights, by the number of kinds
 
@@ -38,7 +37,7 @@ class ClusterDigest(NamedTuple):
 
 @register
 @dataclass(frozen=True, eq=False, init=False)
-class ClusterMeta(MetaBase[Any, ClusterDigest]):
+class ClusterMeta(MadeOfParts[ClusterDigest]):
     """Every task is of one of the kinds `components`: its prior is that one's `task_prior`.
 
     Components are whole models, and stay as they are but for `refit`. `weights` says how frequent
@@ -70,41 +69,18 @@ class ClusterMeta(MetaBase[Any, ClusterDigest]):
         fill(self, grid=grid, log_grid=log_of(grid), total=Sum.zeros(len(grid)))
         fill(self, **_parts(components))
 
-    # answers of the components
-
     @property
-    def model(self) -> str:
-        return self.components[0].model
-
-    @property
-    def arms(self) -> tuple[Arm, ...] | None:  # type: ignore[override]
-        return self.components[0].arms
-
-    @property
-    def n_arms(self) -> int:
-        return self.components[0].n_arms
-
-    @property
-    def n_features(self) -> int:
-        return self.components[0].n_features
+    def parts(self) -> tuple[MetaBelief, ...]:
+        return self.components
 
     @property
     def n_candidates(self) -> int:
         return self.grid.size
 
-    @property
-    def has_design(self) -> bool:
-        return any(component.has_design for component in self.components)
-
-    def empty(self, *, design: FloatArray | None = None) -> Any:
-        return self.components[0].empty(design=design)
-
     def _priors(self, design: FloatArray | None) -> tuple[Belief, ...]:
         if design is None:
             return self.priors
         return tuple(component.task_prior(design=design) for component in self.components)
-
-    # the weights
 
     @cached_property
     def chances(self) -> FloatArray:
@@ -116,11 +92,6 @@ class ClusterMeta(MetaBase[Any, ClusterDigest]):
         """How frequent each kind is believed to be."""
         weights: FloatArray = self.chances @ self.grid
         return weights
-
-    @property
-    def mean(self) -> FloatArray:
-        """Mean of theta in a new task."""
-        return self.task_prior().mean
 
     def digest(self, stats: Any, *, design: FloatArray | None = None) -> ClusterDigest:
         parts = [prior.condition(stats) for prior in self._priors(design)]

@@ -7,6 +7,7 @@ import numpy as np
 
 from adats.models.core.linalg import times
 from adats.models.core.types import FloatArray, IntArray, Rng
+from adats.models.core.weights import softmax
 
 TINY, HUGE = 1e-300, 1e12
 
@@ -82,3 +83,13 @@ class BeliefBase(ABC):
         raise ValueError(
             f"this policy needs quantiles, which {self.NAME} beliefs do not have; take policy 'ts'"
         )
+
+
+class WeightedBelief(BeliefBase):
+    """One of several beliefs is right; `log_weights` need not be normalised."""
+
+    log_weights: FloatArray
+
+    @property
+    def weights(self) -> FloatArray:
+        return softmax(self.log_weights)

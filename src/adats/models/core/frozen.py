@@ -2,7 +2,7 @@
 
 from dataclasses import fields
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -35,3 +35,17 @@ def evolve(old: T, **changes: Any) -> T:
 @cache
 def _field_names(cls: Any) -> tuple[str, ...]:
     return tuple(field.name for field in fields(cls))
+
+
+class FieldOf(Generic[T]):
+    """A field of a part, as if it were the object's own: `noise = FieldOf[float]("scales")`."""
+
+    def __init__(self, part: str) -> None:
+        self._part, self._name = part, ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> T:
+        found: T = getattr(getattr(instance, self._part), self._name)
+        return found

@@ -2,7 +2,7 @@
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
@@ -89,6 +89,16 @@ class MetaBase(ABC, Generic[S, D]):
         del changed
         new = self.digest(stats)
         return new, evolve(self, total=self.total.swap(old.message, new.message))
+
+    def replace_tasks(
+        self, changes: Sequence[tuple[D, S, Collection[int]]]
+    ) -> tuple[list[D], Self]:
+        """`replace_task` of several tasks: the digest, new statistics, and what changed of each."""
+        meta, digests = self, []
+        for old, stats, changed in changes:
+            digest, meta = meta.replace_task(old, stats, changed)
+            digests.append(digest)
+        return digests, meta
 
     def retell(self, old: D, stats: S, changed: Iterable[int]) -> tuple[D, Self]:
         """The old name of `replace_task`."""
@@ -182,12 +192,10 @@ class MetaBase(ABC, Generic[S, D]):
         return self.with_total(np.concatenate([high, low]))
 
     def share(
-        self,
-        *,
-        rows: FloatArray | None = None,  # noqa: ARG002
-        design: FloatArray | None = None,  # noqa: ARG002
+        self, *, rows: FloatArray | None = None, design: FloatArray | None = None
     ) -> FloatArray:
         """No part of a task's variance is known to be shared with others."""
+        del rows, design
         return np.zeros(self.n_arms)
 
     def grown_draw(self, mu: FloatArray, rng: Rng) -> FloatArray:

@@ -14,6 +14,17 @@ def two_sum(a: float, b: float) -> tuple[float, float]:
     return total, (a - (total - back)) + (b - back)
 
 
+def two_sums(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The same of arrays."""
+    total = a + b
+    back = total - a
+    lost = total - back
+    np.subtract(a, lost, out=lost)
+    np.subtract(b, back, out=back)
+    lost += back
+    return total, lost
+
+
 class Sum(NamedTuple):
     """A compensated sum of arrays: what `high` rounds away is kept in `low`.
 
@@ -31,30 +42,15 @@ class Sum(NamedTuple):
     def add(self, term: FloatArray) -> "Sum":
         if term.shape != self.high.shape:
             raise ValueError(f"a message of shape {term.shape} does not fit {self.high.shape}")
-        high = self.high + term
-        back = high - self.high
-        lost = high - back
-        np.subtract(self.high, lost, out=lost)
-        np.subtract(term, back, out=back)
-        lost += back
+        high, lost = two_sums(self.high, term)
         lost += self.low
         return Sum(high, lost)
 
     def swap(self, old: FloatArray, new: FloatArray) -> "Sum":
         """One term in and another out. What goes out is just what once came in, to the last bit."""
-        added = self.high + new
-        back = added - self.high
-        lost = added - back
-        np.subtract(self.high, lost, out=lost)
-        np.subtract(new, back, out=back)
-        lost += back
-        high = np.subtract(added, old, out=back)
-        more = high - added
-        rest = high - more
-        np.subtract(added, rest, out=rest)
-        more += old
-        rest -= more
-        lost += rest
+        added, lost = two_sums(self.high, new)
+        high, more = two_sums(added, -old)
+        lost += more
         lost += self.low
         return Sum(high, lost)
 

@@ -1,6 +1,6 @@
 """The array types, and the four protocols that every model follows."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
@@ -154,10 +154,10 @@ class MetaBeliefOf(Protocol[S, D, B]):
     task forgotten. `digest` depends on the model alone, not on what was absorbed before.
     `replace_task` is for a task that is absorbed already and has new statistics, which differ in
     the arms that `changed`: their digest, and the belief with its message in place of the old
-    one's. `sums` is all that was absorbed, two numbers for each of a message, and `with_sums` reads
-    it back. `share` is the part of each arm's variance in a new task that is due to the unknown
-    task prior. `refit` takes the statistics and the design of every task, for models that learn
-    their spreads from all of them at once.
+    one's; `replace_tasks` is the same for several. `sums` is all that was absorbed, two numbers
+    for each of a message, and `with_sums` reads it back. `share` is the part of each arm's variance
+    in a new task that is due to the unknown task prior. `refit` takes the statistics and the design
+    of every task, for models that learn their spreads from all of them at once.
 
     Of many tasks at once the statistics are rows of `row_size` numbers, which is 0 where they have
     no fixed size; `row_of` makes one. `digest_many` and `posterior_many` are as `digest` and
@@ -194,6 +194,9 @@ class MetaBeliefOf(Protocol[S, D, B]):
     def digest(self, stats: S, *, design: FloatArray | None = None) -> D: ...
     def absorb(self, message: FloatArray) -> Self: ...
     def replace_task(self, old: D, stats: S, changed: Iterable[int]) -> tuple[D, Self]: ...
+    def replace_tasks(
+        self, changes: Sequence[tuple[D, S, Collection[int]]]
+    ) -> tuple[list[D], Self]: ...
     @property
     def generation(self) -> int: ...
     def renewed(self) -> Self: ...

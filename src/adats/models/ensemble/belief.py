@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from adats.models.core import checks
-from adats.models.core.belief import BeliefBase
+from adats.models.core.belief import WeightedBelief
 from adats.models.core.draws import Draws
 from adats.models.core.frozen import fill, unchecked
 from adats.models.core.types import (
@@ -21,11 +21,11 @@ from adats.models.core.types import (
     Rng,
     RowBelief,
 )
-from adats.models.core.weights import LIGHT, average, draw, log_of, quantile, softmax, spread
+from adats.models.core.weights import LIGHT, average, draw, log_of, quantile, spread
 
 
 @dataclass(frozen=True, eq=False)
-class BeliefMixture(BeliefBase):
+class BeliefMixture(WeightedBelief):
     """A mixture of beliefs of any kind over the same theta."""
 
     NAME: ClassVar[str] = "ensemble"
@@ -43,10 +43,6 @@ class BeliefMixture(BeliefBase):
     @classmethod
     def of(cls, log_weights: FloatArray, beliefs: Sequence[Belief]) -> Self:
         return unchecked(cls, log_weights=log_weights, beliefs=beliefs)
-
-    @property
-    def weights(self) -> FloatArray:
-        return softmax(self.log_weights)
 
     @property
     def mean(self) -> FloatArray:

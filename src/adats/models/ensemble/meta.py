@@ -16,7 +16,6 @@ from scipy.special import logsumexp
 from adats.models.core import checks
 from adats.models.core.frozen import evolve, fill
 from adats.models.core.linalg import part_of
-from adats.models.core.meta import MetaBase
 from adats.models.core.registry import meta_from_dict, register
 from adats.models.core.types import (
     Arm,
@@ -29,6 +28,7 @@ from adats.models.core.types import (
 )
 from adats.models.core.weights import draw, finite_or_null, from_null, log_of, softmax
 from adats.models.ensemble.belief import BeliefMixture, BeliefMixtures
+from adats.models.ensemble.parts import MadeOfParts, check_alike
 
 
 class ModelDigest(NamedTuple):
@@ -70,7 +70,7 @@ class _Posteriors(Sequence[Belief]):
 
 @register
 @dataclass(frozen=True, eq=False, init=False, repr=False)
-class ModelMixture(MetaBase[Any, ModelDigest]):
+class ModelMixture(MadeOfParts[ModelDigest]):
     """One of `models` is right; `weights` is the belief about which before any data.
 
     All models see the same statistics. Each keeps its own exact meta-posterior, and a task is
@@ -88,31 +88,13 @@ class ModelMixture(MetaBase[Any, ModelDigest]):
         check_alike(models)
         fill(self, log_weights=log_of(checked), models=tuple(models))
 
-    # answers of the parts
-
     @property
-    def model(self) -> str:
-        return self.models[0].model
-
-    @property
-    def arms(self) -> tuple[Arm, ...] | None:  # type: ignore[override]
-        return self.models[0].arms
-
-    @property
-    def n_arms(self) -> int:
-        return self.models[0].n_arms
-
-    @property
-    def n_features(self) -> int:
-        return self.models[0].n_features
+    def parts(self) -> tuple[MetaBelief, ...]:
+        return self.models
 
     @property
     def n_candidates(self) -> int:
         return sum(model.n_candidates for model in self.models)
-
-    @property
-    def has_design(self) -> bool:
-        return any(model.has_design for model in self.models)
 
     def figures(self) -> dict[str, FloatArray]:
         found: dict[str, FloatArray] = {}
@@ -135,14 +117,6 @@ class ModelMixture(MetaBase[Any, ModelDigest]):
     def weights(self) -> FloatArray:
         """The belief in each model given all tasks."""
         return softmax(self._log_posterior)
-
-    @property
-    def mean(self) -> FloatArray:
-        """Mean of theta in a new task."""
-        return self.task_prior().mean
-
-    def empty(self, *, design: FloatArray | None = None) -> Any:
-        return self.models[0].empty(design=design)
 
     def check_change(self, old: ModelDigest, stats: Any) -> None:
         for model, part in zip(self.models, old.parts, strict=True):
@@ -269,15 +243,6 @@ class ModelMixture(MetaBase[Any, ModelDigest]):
         logs = from_null(data["log_weights"])
         models = [meta_from_dict(part) for part in data["models"]]
         return evolve(cls(np.exp(logs), models), log_weights=logs)
-
-
-def check_alike(models: Sequence[MetaBelief]) -> None:
-    """Models that are parts of one must be of the same rewards and arms."""
-    empties = [model.empty() for model in models]
-    if len({(type(e), e.flat().size) for e in empties}) != 1:
-        raise ValueError("models must have the same kind of rewards and the same arms")
-    if len({m.arms for m in models}) != 1:
-        raise ValueError("models must have the same names of arms")
 
 
 def _cut(values: FloatArray, sizes: Sequence[int]) -> list[FloatArray]:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from adats.models.core import checks
 from adats.models.core.errors import InvalidValue
-from adats.models.core.frozen import fill, put, unchecked
+from adats.models.core.frozen import FieldOf, fill, put, unchecked
 from adats.models.core.linalg import part_of
 from adats.models.core.many import summed
 from adats.models.core.meta import MetaBase
@@ -144,6 +144,10 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
 
     NAME: ClassVar[str] = "gaussian"
     scales: GaussianScales
+    meta_mean = FieldOf[FloatArray]("scales")  # mu_q
+    meta_scale = FieldOf[FloatArray]("scales")  # σ_q
+    task_scale = FieldOf[FloatArray]("scales")  # σ_0
+    noise = FieldOf[FloatArray]("scales")  # σ
     arms: tuple[Arm, ...] | None
     total: Sum = field(repr=False)  # of the messages of all tasks
     _known_mu: ClassVar[tuple[FloatArray, FloatArray] | None] = None  # of an object, once asked for
@@ -182,26 +186,6 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
     @property
     def n_arms(self) -> int:
         return self.scales.meta_mean.size
-
-    @property
-    def meta_mean(self) -> FloatArray:
-        """mu_q."""
-        return self.scales.meta_mean
-
-    @property
-    def meta_scale(self) -> FloatArray:
-        """σ_q."""
-        return self.scales.meta_scale
-
-    @property
-    def task_scale(self) -> FloatArray:
-        """σ_0."""
-        return self.scales.task_scale
-
-    @property
-    def noise(self) -> FloatArray:
-        """σ."""
-        return self.scales.noise
 
     @property
     def _mu(self) -> tuple[FloatArray, FloatArray]:
@@ -292,11 +276,9 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
         return GaussianArms.of(mean, np.sqrt(variance + self.scales.task_variance), self.noise)
 
     def share(
-        self,
-        *,
-        rows: FloatArray | None = None,  # noqa: ARG002
-        design: FloatArray | None = None,
+        self, *, rows: FloatArray | None = None, design: FloatArray | None = None
     ) -> FloatArray:
+        del rows
         no_design(design)
         return part_of(self._mu[1], self.scales.task_variance)
 

@@ -215,7 +215,7 @@ class LatentBelief(BeliefBase):
         etas += np.einsum("nij,nj->ni", self.factor[index], z)
         return etas
 
-    @property
+    @cached_property
     def _laws(self) -> Laws:
         covs = np.matmul(self.factor, np.swapaxes(self.factor, -1, -2))
         return Laws(self.weights, self.eta_mean, covs)
@@ -290,12 +290,12 @@ class LatentPosterior(LatentBelief):
 
     @cached_property
     def _rates(self) -> tuple[FloatArray, FloatArray]:
-        return rates(self.family, self.meta.weights, *self._moments[:2])
+        weights, means, covs = self._laws
+        return rates(self.family, weights, means, np.einsum("...ii->...i", covs))
 
-    @property
+    @cached_property
     def _laws(self) -> Laws:
-        covs = self.meta.posterior_covariances(self.digest)
-        return Laws(self.meta.weights, self._moments[0], covs)
+        return self.meta.posterior_laws(self.digest)
 
     @cached_property
     def _joint(self) -> LatentBelief:

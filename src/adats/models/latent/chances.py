@@ -14,7 +14,7 @@ from scipy.special import ndtr, ndtri
 
 from adats.models.core.types import FloatArray
 
-POINTS = 2048
+POINTS = 1024
 APART, LEAST_APART = 1e-9, 1e-20  # of the largest variance, added: no two arms are one and the same
 LEAST = 1e-12  # a chance is never 0
 
@@ -39,16 +39,24 @@ class Laws(NamedTuple):
 def _points(arms: int) -> Points:
     """Points spread as a standard normal is, more evenly than draws are; always the same.
 
-    They are columns: multiples of powers of the root of x^(arms + 1) = x + 1, as the golden ratio
-    for one arm.
+    They are columns: multiples of the square roots of prime numbers, without their whole parts.
     """
-    root = 2.0
-    for _ in range(60):
-        root = (1.0 + root) ** (1.0 / (arms + 1))
-    steps = root ** -np.arange(1.0, arms + 1.0)
-    spread = (0.5 + steps[:, None] * np.arange(1.0, POINTS + 1.0)) % 1.0
+    primes: list[int] = []
+    number = 2
+    while len(primes) < arms:
+        if all(number % prime for prime in primes):
+            primes.append(number)
+        number += 1
+    spread = (np.sqrt(primes)[:, None] * np.arange(1.0, POINTS + 1.0)) % 1.0
     points: Points = ndtri(np.clip(spread, 1e-9, 1 - 1e-9)).astype(np.float32)
     return points
+
+
+def _each(values: FloatArray, ends: list[int]) -> Points:
+    """What a candidate has, at all of its points."""
+    counts = [end - start for start, end in zip([0, *ends], ends, strict=False)]
+    found: Points = values.astype(np.float32).repeat(counts, axis=-1)
+    return found
 
 
 def _factors(laws: Laws) -> tuple[FloatArray, FloatArray, list[int]]:
@@ -84,7 +92,7 @@ def best_chance(laws: Laws, arm: int) -> float:
     factors[:, -1, -1] = 0.0
     values = _at_points(means, factors, ends)
     gap = values[-1] - np.maximum.reduce(values[:-1])
-    gap /= np.repeat(scale, np.diff(ends, prepend=0)).astype(np.float32)
+    gap /= _each(scale, ends)
     return max(float(np.add.reduce(ndtr(gap), dtype=np.float64)) / POINTS, LEAST)
 
 
@@ -99,7 +107,7 @@ def best_chances(laws: Laws) -> FloatArray:
     wins = values == top
     np.putmask(values, wins, -np.inf)
     own -= np.where(wins, np.maximum.reduce(values), top)
-    own /= np.repeat(np.sqrt(variance).astype(np.float32).T, np.diff(ends, prepend=0), axis=1)
+    own /= _each(np.sqrt(variance).T, ends)
     total = np.maximum(np.add.reduce(ndtr(own), axis=-1, dtype=np.float64), LEAST * POINTS)
     chances: FloatArray = total / total.sum()
     return chances

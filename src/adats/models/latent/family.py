@@ -21,8 +21,11 @@ LARGEST = 300.0  # exp of more is not told apart: times any number of pulls it i
 # evenly spaced nodes for integrals over a standard normal: exact to round-off for smooth functions
 NODES = np.linspace(-8.0, 8.0, 97)
 WEIGHTS = np.exp(-0.5 * NODES**2) / np.exp(-0.5 * NODES**2).sum()
-SMOOTH = 1.5  # up to this scale of eta every third node is enough, to 1e-8
-FEW_NODES, FEW_WEIGHTS = NODES[::3], WEIGHTS[::3] / WEIGHTS[::3].sum()
+# up to such a scale of eta every fourth, third or second node is enough, to 1e-8
+ENOUGH = [
+    (scale, NODES[::step], WEIGHTS[::step] / WEIGHTS[::step].sum())
+    for scale, step in ((1.0, 4), (1.5, 3), (2.5, 2), (math.inf, 1))
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +58,8 @@ def bernoulli_variance(eta: Any) -> Any:
 
 def bernoulli_expected(mean: FloatArray, scale: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Mean and standard deviation of a rate whose log-odds are N(mean, scale²)."""
-    few = scale.max(initial=0.0) <= SMOOTH
-    nodes, weights = (FEW_NODES, FEW_WEIGHTS) if few else (NODES, WEIGHTS)
+    largest = scale.max(initial=0.0)
+    _, nodes, weights = next(part for part in ENOUGH if largest <= part[0])
     rates = expit(mean[..., None] + scale[..., None] * nodes)
     first = rates @ weights
     rates -= first[..., None]

@@ -156,13 +156,6 @@ def _without(
     return (m - v * b) / left, np.maximum(v / left, LEAST_VARIANCE)
 
 
-def _with_mu(own: FloatArray, gram: FloatArray, cov: FloatArray) -> FloatArray:
-    """The covariance of theta where that of mu is cov, from that of theta where mu is known."""
-    moved = np.eye(own.shape[-1]) - np.matmul(own, gram)
-    whole: FloatArray = own + np.matmul(moved, np.matmul(cov, np.swapaxes(moved, -1, -2)))
-    return whole
-
-
 class FullSpread(NamedTuple):
     """theta ~ N(mu, Σ_0) in a task, with FFᵀ = Σ_0."""
 
@@ -202,17 +195,19 @@ class FullSpread(NamedTuple):
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Mean and variance of each entry of theta in a task with these sites, where mu ~ N(mu,
         cov), and the variance that they have in common."""
+        mean, cov = self.joint(sites, mu, cov)
+        squares: FloatArray = np.einsum("...ii->...i", cov)
+        return mean, squares, in_common(cov.sum(axis=(-1, -2)), squares)
+
+    def joint(
+        self, sites: FloatArray, mu: FloatArray, cov: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Mean and covariance of theta in a task with these sites, where mu ~ N(mu, cov)."""
         known = site_sums(sites, None)
         own, _ = covariances(self.factor, known.gram)
         mean = mu + times(own, known.shift - times(known.gram, mu))
-        whole = _with_mu(own, known.gram, cov)
-        squares: FloatArray = np.einsum("...ii->...i", whole)
-        return mean, squares, in_common(whole.sum(axis=(-1, -2)), squares)
-
-    def covariances(self, sites: FloatArray, cov: FloatArray) -> FloatArray:
-        """Of theta in a task with these sites, where cov is that of mu."""
-        gram = site_sums(sites, None).gram
-        return _with_mu(covariances(self.factor, gram)[0], gram, cov)
+        moved = np.eye(own.shape[-1]) - np.matmul(own, known.gram)
+        return mean, own + np.matmul(moved, np.matmul(cov, np.swapaxes(moved, -1, -2)))
 
     def given(
         self,

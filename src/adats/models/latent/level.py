@@ -154,34 +154,38 @@ class LevelSpread(NamedTuple):
         together = (q * (sides[..., 1] + sums * rest)).dot(one)
         return mean, self.own * q + squares, in_common(together, squares)
 
-    def covariances(self, sites: FloatArray, cov: FloatArray) -> FloatArray:
-        """Of theta in a task with these sites, where cov is that of mu."""
+    def joint(
+        self, sites: FloatArray, mu: FloatArray, cov: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Mean and covariance of theta in a task with these sites, where mu ~ N(mu, cov)."""
         q, a, gain = self._parts(sites)
+        b, one = sites[1], ones(q.shape[-1])
+        about = (b * q - a * mu).dot(one)[..., None]
+        mean = q * (mu + gain * about + self.own * b)
         known = times(cov, a) * gain
-        level = gain * (1.0 + (a * known).dot(ones(q.shape[-1]))[..., None]) - known
+        level = gain * (1.0 + (a * known).dot(one)[..., None]) - known
         found = cov - known[..., None, :]
         found += level[..., None]
         found *= q[..., None]
         found *= q[..., None, :]
         diagonal = np.einsum("...ii->...i", found)
         diagonal += self.own * q
-        return found
+        return mean, found
 
     def given(
         self, sites: FloatArray, mu: FloatArray, factor: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Mean and factor of theta in a task with these sites, where mu ~ N(mu, factor factorᵀ)."""
         q, a, gain = self._parts(sites)
-        b = sites[1]
-        own = q * (gain * np.add.reduce(b * q, axis=-1, keepdims=True) + self.own * b)
-        mean = q * (mu - gain * np.add.reduce(a * mu, axis=-1, keepdims=True)) + own
-        moved = factor - gain[..., None] * np.matmul(a[..., None, :], factor)
-        arms = q.shape[-1]
+        b, arms = sites[1], q.shape[-1]
+        about = (b * q - a * mu).dot(ones(arms))[..., None]
         wide = np.zeros((*q.shape, arms + 1 + factor.shape[-1]))
-        wide[..., :arms] = np.sqrt(self.own * q)[..., None] * np.eye(arms)
+        diagonal = np.einsum("...ii->...i", wide[..., :arms])
+        np.sqrt(self.own * q, out=diagonal)
         wide[..., arms] = q * np.sqrt(gain)
-        wide[..., arms + 1 :] = q[..., None] * moved
-        return mean, wide
+        moved = factor - (gain * times(np.swapaxes(factor, -1, -2), a))[..., None, :]
+        np.multiply(q[..., None], moved, out=wide[..., arms + 1 :])
+        return q * (mu + gain * about + self.own * b), wide
 
     def sample(self, which: int, sites: FloatArray, mu: FloatArray, rng: Rng) -> FloatArray:
         """A draw of theta under one candidate, where mu is known."""

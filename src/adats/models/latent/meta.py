@@ -4,7 +4,7 @@ The rewards of a task become Gaussian sites (see `sites`), and with these the mo
 one. Several candidates for the spreads are kept side by side, weighted by their evidence.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -35,12 +35,14 @@ from adats.models.latent.belief import (
     LatentPosteriors,
     apart,
 )
+from adats.models.latent.chances import Laws
 from adats.models.latent.full import FullSpread
 from adats.models.latent.level import LevelSpread, in_common
 from adats.models.latent.spreads import gathered, learn_full, learn_level
 from adats.models.latent.stats import ArmSites, ClickStats, EventStats
 
 STATS: dict[str, type[ArmSites]] = {"binary": ClickStats, "count": EventStats}
+SEVERAL = 4  # tasks, which are replaced faster together than one by one
 NEGLIGIBLE = -30.0  # log of a weight beside the best: beliefs do without such candidates
 FARTHEST, WIDEST = 30.0, 10.0  # of theta in a task: its mean, and its standard deviation
 
@@ -97,15 +99,9 @@ class LatentDigests(NamedTuple):
 
     @property
     def message_sum(self) -> FloatArray:
-        meta, base = self.meta, self.log_base
-        terms = meta.spread.message_sum(self.sites)
-        if base is not None:
-            terms[:, -1, -1] += 2.0 * base.sum()
-        if meta.design is not None:
-            frame = block_diag(meta.design, np.ones((1, 1)))
-            terms = np.matmul(frame.T, np.matmul(terms, frame))
-        pulls = np.full((len(terms), 1), self.pulls.sum())
-        return np.concatenate([terms.reshape(len(terms), -1), pulls], axis=1).ravel()
+        base = self.log_base
+        known = 0.0 if base is None else base.sum()
+        return _message_sum(self.meta, self.sites, self.pulls.sum(), known)
 
 
 def _message(
@@ -131,6 +127,19 @@ def _message(
     if log_base is not None:
         found[..., -2] += 2.0 * np.asarray(log_base)  # the last of T is -2c
     return found.reshape(*several[:-1], -1)
+
+
+def _message_sum(
+    meta: "LatentMeta", sites: FloatArray, pulls: float, log_base: float
+) -> FloatArray:
+    """The sum of the messages of many tasks without designs of their own."""
+    terms = meta.spread.message_sum(sites)
+    terms[:, -1, -1] += 2.0 * log_base
+    if meta.design is not None:
+        frame = block_diag(meta.design, np.ones((1, 1)))
+        terms = np.matmul(frame.T, np.matmul(terms, frame))
+    counted = np.full((len(terms), 1), pulls)
+    return np.concatenate([terms.reshape(len(terms), -1), counted], axis=1).ravel()
 
 
 @register
@@ -246,6 +255,56 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         out, add = _message(self.spread, both, phi, np.array([[had], [pulls]]), log_base)
         return new, evolve(self, total=self.total.swap(out, add)).renewed()
 
+    def replace_tasks(
+        self, changes: Sequence[tuple[LatentDigest, ArmSites, Collection[int]]]
+    ) -> tuple[list[LatentDigest], Self]:
+        """All at once, under the same anchor: it is renewed at the end."""
+        plain = all(old.design is self.design for old, _, _ in changes)
+        if len(changes) < SEVERAL or not plain:
+            return super().replace_tasks(changes)
+        before = np.stack([old.stats.sites_of(self.log_weights.size) for old, _, _ in changes], 1)
+        tables = np.stack([stats.table[:2] for _, stats, _ in changes], 1)
+        after = self._sites_of_many(changes, before, tables)
+        found = [
+            stats.with_sites(after[:, i].copy(), self.anchor.number)
+            for i, (_, stats, _) in enumerate(changes)
+        ]
+        had = [old.stats for old, _, _ in changes]
+        out, add = (
+            _message_sum(self, sites, sum(s.pulls for s in stats), sum(s.log_base for s in stats))
+            for sites, stats in ((before, had), (after, found))
+        )
+        digests = [LatentDigest(stats, self.design, self.spread) for stats in found]
+        return digests, evolve(self, total=self.total.swap(out, add)).renewed()
+
+    def _sites_of_many(
+        self,
+        changes: Sequence[tuple[LatentDigest, ArmSites, Collection[int]]],
+        before: FloatArray,
+        tables: FloatArray,
+    ) -> FloatArray:
+        """Where one arm has changed, only its site is worked out, as in `replace_task`."""
+        prior, number = self.anchor.prior, self.anchor.number
+        one = np.array(
+            [
+                len(changed) == 1
+                and old.stats.anchor == number
+                and doublings(stats.pulls) == doublings(old.stats.pulls)
+                for old, stats, changed in changes
+            ]
+        )
+        after = np.empty(before.shape)
+        if one.any():
+            arms = np.array(
+                [next(iter(c[2])) for c, only in zip(changes, one, strict=True) if only]
+            )
+            n, s = tables[:, one, :][:, np.arange(arms.size), arms]
+            after[:, one] = ep.update_sites(self.family, n, s, prior, before[:, one], arms)
+        if not one.all():
+            n, s = tables[:, ~one, None, :]
+            after[:, ~one] = ep.settled(self.family, n, s, prior, before[:, ~one])
+        return after
+
     # many tasks at once
 
     @property
@@ -343,10 +402,10 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         sites = digest.stats.sites_of(self.log_weights.size)
         return self.spread.moments(sites, *self.mu_moments(digest.design))
 
-    def posterior_covariances(self, digest: LatentDigest) -> FloatArray:
+    def posterior_laws(self, digest: LatentDigest) -> Laws:
         """The same of all arms together."""
         sites = digest.stats.sites_of(self.log_weights.size)
-        return self.spread.covariances(sites, self.mu_moments(digest.design)[1])
+        return Laws(self.weights, *self.spread.joint(sites, *self.mu_moments(digest.design)))
 
     def posterior_sample(self, digest: LatentDigest, rng: Rng) -> FloatArray:
         """A draw of theta: a candidate, then mu, then theta."""

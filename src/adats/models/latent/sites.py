@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from adats.models.core import checks
-from adats.models.core.types import FloatArray
+from adats.models.core.types import FloatArray, IntArray
 from adats.models.latent.family import Family
 
 WIDER = 1.2  # nodes reach further than those of a Gaussian: tails are heavier
@@ -129,6 +129,30 @@ def update_site(
             return
     m, v = prior.cavity(sites, arm)
     _fit_near(family, n, s, m, v, own, own)
+
+
+def update_sites(
+    family: Family,
+    n: FloatArray,
+    s: FloatArray,
+    prior: SitePrior,
+    sites: FloatArray,
+    arms: IntArray,
+) -> FloatArray:
+    """The sites of many tasks, after the rewards of one arm of each have changed: n and s in all.
+
+    Tasks are along the second axis of sites.
+    """
+    check_counts(family, n, s)
+    one = arms[:, None, None]
+    m, v = (np.take_along_axis(part, one, axis=-1).ravel() for part in prior.cavities(sites))
+    old = np.take_along_axis(sites, one[None], axis=-1)
+    found = np.empty((3, m.size))
+    each = sites.shape[2]  # candidates
+    _fit_near(family, n.repeat(each), s.repeat(each), m, v, old.reshape(3, -1), found)
+    new = sites.copy()
+    np.put_along_axis(new, one[None], found.reshape(old.shape), axis=-1)
+    return new
 
 
 def _fit_near(

@@ -164,10 +164,8 @@ class _Linears(BeliefBase):
 
     NAME: ClassVar[str] = "linear"
     noise: float
-    if TYPE_CHECKING:  # fields or properties
+    if TYPE_CHECKING:  # a field, or a property
 
-        @property
-        def mean(self) -> FloatArray: ...
         @property
         def factor(self) -> FloatArray: ...
 

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from adats.models.core import checks
-from adats.models.core.belief import BeliefBase
+from adats.models.core.belief import WeightedBelief
 from adats.models.core.errors import InvalidValue
 from adats.models.core.frozen import fill, unchecked
 from adats.models.core.product import ProductArms, rewards_before
@@ -20,7 +20,7 @@ FAINT = 1e-18  # indices leave out a candidate of less weight
 
 
 @dataclass(frozen=True, eq=False)
-class MixtureArms(BeliefBase):
+class MixtureArms(WeightedBelief):
     """A mixture of product beliefs of one family, given as a stack.
 
     `log_weights` has a row a candidate and one column (the candidates are whole product priors)
@@ -39,10 +39,6 @@ class MixtureArms(BeliefBase):
     @classmethod
     def of(cls, log_weights: FloatArray, components: ProductArms) -> Self:
         return unchecked(cls, log_weights=log_weights, components=components)
-
-    @property
-    def weights(self) -> FloatArray:
-        return softmax(self.log_weights)
 
     @property
     def mean(self) -> FloatArray:

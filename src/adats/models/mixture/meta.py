@@ -157,12 +157,10 @@ class MixtureMeta(MetaBase[ArmStats, MixtureDigest]):
         return MixtureArms.of(self._log_posterior(), self.priors)
 
     def share(
-        self,
-        *,
-        rows: FloatArray | None = None,  # noqa: ARG002
-        design: FloatArray | None = None,
+        self, *, rows: FloatArray | None = None, design: FloatArray | None = None
     ) -> FloatArray:
         """The variance of the candidates' means, over all of it."""
+        del rows
         no_design(design)
         weights, means, scales = self.weights, self.priors.mean, self.priors.scale
         weights = weights if self.separate else weights[:, None]
