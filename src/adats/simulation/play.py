@@ -205,8 +205,6 @@ def _play_task(job: Job, policy: Policy, meta: MetaBelief, later: int, given: Gi
     """One task, compiled where it can be; later tasks have `later` rounds."""
     loops = loops_of(job.problem, given[0]) if job.compiled else Loops()
     play = loops.play
-    if isinstance(policy, FarSighted) and policy.later is None:
-        policy = replace(policy, later=later)
 
     def share(rows: FloatArray | None) -> FloatArray:
         return meta.share(rows=rows)
@@ -217,7 +215,9 @@ def _play_task(job: Job, policy: Policy, meta: MetaBelief, later: int, given: Gi
     elif play is not None:
         rows = given[1].rows(0)
         if isinstance(policy, FarSighted):
-            counted = policy.counted(later, share(rows))
+            most = given[0].FAR_TASKS * job.rounds
+            reach = later if policy.later is None else min(policy.later, most)
+            counted = policy.counted(reach, share(rows))
             index = index_policy("far", job.rounds, counted, job.delay, policy.width)
         elif isinstance(policy, OwnIndex):
             numbers = np.arange(1.0, job.rounds + 1.0)
@@ -230,6 +230,8 @@ def _play_task(job: Job, policy: Policy, meta: MetaBelief, later: int, given: Gi
     if play is not None and index is not None:
         stats = play(job.problem, LoopInput(*given, index))
     if stats is None:
+        if isinstance(policy, FarSighted) and policy.later is None:
+            policy = replace(policy, later=later)
         options: Any = {"policy": policy, "share": share, "delay": job.delay}
         stats = plain_task(job.problem, *given, **options, stats=meta.empty())
     return stats
