@@ -32,8 +32,7 @@ def learn_components(components: Sequence[MetaBelief], tasks: Tasks) -> tuple[Me
         [component.digest(stats, design=phi).message for stats, phi in tasks] for component in fresh
     ]
     told = [np.array(rows) for rows in messages]
-    together = [fresh[0].absorb(told[0].sum(axis=0)), *fresh[1:]]
-    starts = [list(components), together]
+    starts = [list(components)]
     for first in np.unique(np.linspace(0, len(tasks) - 1, STARTS).astype(int)).tolist():
         starts.append(_seeded(fresh, told, tasks, first))
     found = [_climb(fresh, told, tasks, start) for start in starts]
@@ -57,28 +56,26 @@ def _seeded(
 def _climb(
     fresh: Sequence[MetaBelief], told: Sequence[FloatArray], tasks: Tasks, start: list[MetaBelief]
 ) -> tuple[float, tuple[MetaBelief, ...]]:
-    """EM from one start: a lower bound on the log density of all rewards, and the components.
-
-    A task's chances are those under components that know all tasks but this one.
-    """
-    components, counts = tuple(start), np.ones(len(fresh))
+    """EM from one start: a lower bound on the log density of all rewards, and the components."""
+    components, logs = tuple(start), np.full(len(fresh), -np.log(len(fresh)))
     chances = np.zeros((len(tasks), len(fresh)))
     for _ in range(STEPS):
-        joint = np.log(counts - chances)
-        for s, (stats, phi) in enumerate(tasks):
-            for c, component in enumerate(components):
-                others = component.absorb(-chances[s, c] * told[c][s])
-                prior = others.task_prior(design=phi)
-                joint[s, c] += prior.condition(stats).log_evidence
+        priors = [_given_mean(component) for component in components]
+        joint = logs + _log_densities(priors, tasks)
         before, chances = chances, softmax(joint, axis=1)
         pairs = zip(fresh, told, chances.T, strict=True)
         components = tuple(c.absorb(chance @ messages) for c, messages, chance in pairs)
         counts = chances.sum(axis=0) + 1.0
+        logs = np.log(counts / counts.sum())
         if np.abs(chances - before).max() < CLOSE:
             break
-    logs = np.log(counts / counts.sum())
     entropy = (chances * (logs - np.log(np.maximum(chances, 1e-300)))).sum()
     return float(sum(c.log_evidence() for c in components) + entropy), components
+
+
+def _given_mean(component: MetaBelief) -> Any:
+    """The task prior at the component's mean, for a design."""
+    return lambda design=None: component.prior_given(component.mean, design=design)
 
 
 def _log_densities(priors: Sequence[Any], tasks: Tasks) -> FloatArray:
