@@ -110,7 +110,8 @@ class FamilyArms(ProductArms):
         if not density.sure():  # a billion pulls: nothing is left but a normal distribution
             return self.mean + z * self.scale
         u = quantiles(density, np.ones((1, levels.size)), levels).reshape(self.total.shape)
-        return in_order(self._rewards(u), u)
+        pairs = zip(np.atleast_2d(self._rewards(u)), np.atleast_2d(u), strict=True)
+        return np.array([in_order(rewards, at) for rewards, at in pairs]).reshape(u.shape)
 
     def density(self) -> Density:
         shape = self.shape
