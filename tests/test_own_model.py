@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import adats
+import geometric_arms
 import tries_model
 from adats.agents.oracles import BestArm
 from adats.models.core.registry import register, registered
@@ -126,7 +127,8 @@ def test_a_name_is_taken_once_and_a_meta_belief_is_whole():
 
 def test_the_guide_shows_this_model():
     """Every piece of code in the guide stands in the files that are tested."""
-    sources = Path(tries_model.__file__).read_text() + Path(__file__).read_text()
+    files = (tries_model.__file__, geometric_arms.__file__, __file__)
+    sources = "".join(Path(file).read_text() for file in files)
     pieces = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.S)
     assert len(pieces) >= 6
     for piece in pieces:

@@ -475,8 +475,8 @@ BAD = [
     *(("contextual", lambda a, r=r: a.tell(task="1", features=ROWS[:2], reward=r), "reward")
       for r in (1.0, [1.0], [1.0, NAN], [1.0, "2"], [1.0, None], np.ones((2, 1)))),
     *(("beta", lambda a, r=r: a.tell(task="1", action=0, reward=r), "0 or 1") for r in (0.5, 2)),
-    *(("poisson", lambda a, r=r: a.tell(task="1", action=0, reward=r), "count") for r in (0.5, -1)),
-    ("exponential", lambda a: a.tell(task="1", action=0, reward=-1.0), "not negative, got -1"),
+    *(("poisson", lambda a, r=r: a.tell(task="1", action=0, reward=r), "must") for r in (0.5, -1)),
+    ("exponential", lambda a: a.tell(task="1", action=0, reward=-1.0), "must be 0 or more, got -1"),
     *(
         (kind, lambda a, t=t, b=b: a.tell(task=t, action=b, reward=1.0), "arm")
         for kind in ("gaussian", "linear")

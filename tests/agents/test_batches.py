@@ -465,7 +465,7 @@ def test_a_bad_row_is_named_where_rewards_come_one_by_one(bad, words):
     table = GOOD | {"reward": [1, 0, 1, 1]}
     for spoiled, why in [
         (bad, words),
-        ({"reward": [1, 0, 0.5, 1]}, r"row 2: reward is 0 or 1 .* got 0\.5"),
+        ({"reward": [1, 0, 0.5, 1]}, r"row 2: reward must be 0 or 1, got 0\.5"),
         ({"action": [0, 1, 0, 4]}, "row 3: there is no arm 4"),
         ({"action": [0, 1, 0, "x"]}, "row 3: an arm is an index here"),
     ]:

@@ -167,7 +167,7 @@ def test_numbers_that_are_not_statistics(damage):
         (lambda s: s.add([1.0, np.nan], 1), "features must be finite"),
         (lambda s: s.add(["a", "b"], 1), "features must be numbers"),
         (lambda s: s.add([1e10, 1.0], 1), "features too large: 1e+10; scale them"),
-        (lambda s: s.add([1.0, 1.0], 0.5), "reward is 0 or 1 where rewards are binary, got 0.5"),
+        (lambda s: s.add([1.0, 1.0], 0.5), "reward must be 0 or 1, got 0.5"),
         (lambda s: s.add([1.0, 1.0], None), "reward must be a number, got None"),
         (lambda s: s.add([[1.0, 1.0]], [1, 0]), "reward of shape (2,) for features"),
         (lambda s: s.add_counts([1.0, 1.0], 0, 0), "pulls must be positive, got 0.0"),
@@ -178,7 +178,7 @@ def test_numbers_that_are_not_statistics(damage):
         (lambda s: s + ClickRows.zeros(3), "statistics of 2 features, and of 3"),
         (
             lambda _: EventRows.zeros(2).add([1.0, 1.0], 1.5),
-            "0, 1, 2, ... where rewards are counts",
+            "must be 0, 1, 2, ...",
         ),
         (lambda _: EventRows.zeros(2).add([1.0, 1.0], -1), "0, 1, 2, ..."),
     ],

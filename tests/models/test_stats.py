@@ -125,13 +125,13 @@ ARM_BAD = [
 REWARD_BAD = [
     (ArmStats, 1e200, "reward 1e+200 is too large: its square overflows"),
     (CountStats, 1e200, "reward 1e+200 is too large: its square overflows"),
-    (BinaryStats, 0.5, "a binary reward is 0 or 1, got 0.5"),
-    (BinaryStats, 2, "a binary reward is 0 or 1, got 2.0"),
-    (BinaryStats, -1, "a binary reward is 0 or 1, got -1.0"),
-    (BinaryStats, 1e200, "a binary reward is 0 or 1, got 1e+200"),
-    (CountStats, -1, "a count is 0, 1, 2, ..., got -1.0"),
-    (CountStats, 1.5, "a count is 0, 1, 2, ..., got 1.5"),
-    (PositiveStats, -0.5, "a reward of this model is not negative, got -0.5"),
+    (BinaryStats, 0.5, "reward must be 0 or 1, got 0.5"),
+    (BinaryStats, 2, "reward must be 0 or 1, got 2.0"),
+    (BinaryStats, -1, "reward must be 0 or 1, got -1.0"),
+    (BinaryStats, 1e200, "reward must be 0 or 1, got 1e+200"),
+    (CountStats, -1, "reward must be 0, 1, 2, ..., got -1.0"),
+    (CountStats, 1.5, "reward must be 0, 1, 2, ..., got 1.5"),
+    (PositiveStats, -0.5, "reward must be 0 or more, got -0.5"),
 ]
 
 

@@ -8,11 +8,12 @@ from scipy import stats as distributions
 
 from adats import BetaArms, GaussianArms, LinearBelief, MixtureArms, PoissonArms
 from adats.agents.oracles import ShortestPath, Top
+from adats.simulation import AGENTS
 from adats.simulation.kernels.mixture import poisson as poisson_reward
-from adats.simulation.kernels.registry import absorb_of
+from adats.simulation.kernels.registry import absorb_of, known_rng
 from adats.simulation.kernels.semibandit import path as shortest_path
 from adats.simulation.kernels.semibandit import top
-from adats.simulation.play import compiled_task, plain_task
+from adats.simulation.play import Job, compiled_task, plain_task, play_learner
 from adats.simulation.problems import (
     GaussianProblem,
     LinearProblem,
@@ -341,3 +342,23 @@ def test_the_plain_loop_uses_the_same_poisson_reward():
     for mean in MEANS:
         for draw in rng.random(20):
             assert problem.reward(mean, draw) == poisson_reward(mean, draw)
+
+
+@pytest.mark.parametrize("problem", [GaussianProblem(4), GaussianProblem(3, 0.5, [0.1, 0.0, 0.4])])
+@pytest.mark.parametrize("forced", [False, True])
+def test_a_run_in_one_loop_is_its_tasks_one_after_another(problem, forced):
+    """Bit for bit; whoever watches the priors gets the tasks one by one."""
+    rng = np.random.default_rng(8)
+    start = problem.start(rng)
+    instances = [problem.instance(start, 30, rng) for _ in range(6)]
+    first = problem.first(start) if forced else NONE_FIRST
+    agent, meta = AGENTS["ada-ts"], problem.meta()
+    job = Job(problem, {"a": agent}, {"a": meta}, 6, 30, 1, forced, 0, True, True, True)
+    found = []
+    for watch in (None, lambda _: None):
+        own, regret = known_rng(np.random.default_rng(9)), np.empty((6, 30))
+        actions = np.zeros((6, 30), dtype=np.intp)
+        play_learner(job, agent, meta, start, instances, first, own, regret, actions, watch)
+        found.append((regret, actions, own.random()))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)

@@ -389,7 +389,7 @@ def mixture(weights=(0.3, 0.7), priors=BETAS, mu=None):
         (ClicksProblem, {"rewards": "number"}, "'binary' or 'count', got 'number'"),
         (ClicksProblem, {"arms": 2, "mu": [1.0]}, r"mu .* 2 numbers, got \(1,\)"),
         (ClicksProblem, {"arms": 1, "mu": [math.nan]}, "mu .* nan"),
-        (mixture, {"priors": [GaussianArms([0.0], 1.0, 1.0)] * 2}, "BetaArms or PoissonArms"),
+        (mixture, {"priors": [GaussianArms([0.0], 1.0, 1.0)] * 2}, "GaussianArms has no reward_at"),
     ],
 )
 def test_what_cannot_be_is_refused(kind, given, message):

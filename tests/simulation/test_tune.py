@@ -159,3 +159,15 @@ def test_the_command(tmp_path, capsys):
     rows = json.loads((tmp_path / "out.json").read_text())["candidates"]
     assert sum(row["chosen"] for row in rows) == 1
     capsys.readouterr()
+
+
+def test_later_rounds_that_are_given_count_in_compiled_loops_too():
+    learners = {
+        "none": Learner("none", policy=FarSighted(later=0.0)),
+        "not counted": Learner("not counted", policy=FarSighted(ahead=0.0)),
+        "all": Learner("all", policy=FarSighted()),
+    }
+    found = simulate(GaussianProblem(arms=4), learners, tasks=5, rounds=40, runs=3, seed=2)
+    none, not_counted, counted = found.regret
+    assert_allclose(none, not_counted, rtol=0)
+    assert np.abs(counted - none).max() > 0

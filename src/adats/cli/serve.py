@@ -1,7 +1,5 @@
 """`adats serve`, `adats keys`, `adats replay`."""
 
-import os
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,9 +38,6 @@ def serve(
 ) -> None:
     """Decisions and rewards over HTTP, durable, in one process or several."""
     need_service()
-    if os.environ.get("OPENBLAS_NUM_THREADS") is None:  # threads only slow down small matrices
-        os.environ["OPENBLAS_NUM_THREADS"] = "1"
-        os.execv(sys.executable, [sys.executable, "-m", "adats", *sys.argv[1:]])
     from adats.service.server import serve as run
     from adats.service.stores.opening import shown
 

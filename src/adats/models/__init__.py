@@ -7,6 +7,8 @@ from adats.models.core.registry import register
 from adats.models.core.stats import ArmStats
 from adats.models.ensemble.belief import BeliefMixture
 from adats.models.ensemble.meta import ModelMixture
+from adats.models.family.belief import FamilyArms
+from adats.models.family.family import ExponentialFamily
 from adats.models.gamma.belief import ExponentialArms, PoissonArms
 from adats.models.gamma.stats import CountStats, PositiveStats
 from adats.models.gaussian.belief import GaussianArms
@@ -17,6 +19,7 @@ from adats.models.linear.belief import LinearBelief
 from adats.models.linear.meta import LinearMeta
 from adats.models.linear.stats import LinearStats
 from adats.models.mixture.belief import MixtureArms
+from adats.models.mixture.families import register_arms
 from adats.models.mixture.meta import MixtureMeta
 
 __all__ = [
@@ -27,6 +30,8 @@ __all__ = [
     "ClusterMeta",
     "CountStats",
     "ExponentialArms",
+    "ExponentialFamily",
+    "FamilyArms",
     "GaussianArms",
     "GaussianMeta",
     "LatentLinearMeta",
@@ -40,4 +45,5 @@ __all__ = [
     "PoissonArms",
     "PositiveStats",
     "register",
+    "register_arms",
 ]

@@ -92,7 +92,7 @@ def audit(view: ReadView, row: ExperimentRow) -> list[str]:
     if not row.total:
         return []
     served = ServedExperiment(parse(row.spec), row, view)
-    meta = ServedExperiment(parse(row.spec), row._replace(total=b""), view).meta
+    meta = ServedExperiment(parse(row.spec), row._replace(total=b"", total_version=-1), view).meta
     for _, state in view.tasks(row.id):
         meta = meta.absorb(served.message_of(state))
     off = 0.0

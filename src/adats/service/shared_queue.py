@@ -45,8 +45,9 @@ class SharedQueue(CommitQueue):
         until = time.monotonic() + PATIENCE
         for attempt in range(MOST_TRIES):
             group = CommitGroup()
+            group.jobs = jobs
             try:
-                await self._in_thread(self._carry_out, group, jobs)
+                await self._in_thread(self._carry_out, group)
                 break
             except Exception as error:
                 await self._in_thread(self.engine.undo)
@@ -75,13 +76,9 @@ class SharedQueue(CommitQueue):
             jobs.append(self._waiting.pop())
         return jobs
 
-    def _carry_out(self, group: CommitGroup, jobs: list[Job]) -> None:
+    def _carry_out(self, group: CommitGroup) -> None:
         self.engine.begin()
-        self.engine.load((*job.owner, job.request) for job in jobs)
-        for job in jobs:
-            group.run(job)
-        group.flush(self.engine)
-        self._commit(group)
+        self._run_alone(group)
 
     async def _settle_apart(self) -> None:
         """In a group of its own: its tasks are locked in another order."""

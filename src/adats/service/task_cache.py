@@ -27,6 +27,7 @@ class TaskReader(Protocol):
     def stale_tasks(
         self, experiment: int, generation: int, after: tuple[int, str], limit: int
     ) -> list[tuple[int, str]]: ...
+    def unfolded_tasks(self, experiment: int, total_version: int) -> list[tuple[str, TaskRow]]: ...
 
 
 class TaskCache:

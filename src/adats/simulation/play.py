@@ -22,6 +22,7 @@ from adats.agents.policies import (
     Thompson,
     policy_of,
 )
+from adats.agents.prior_source import Marginal
 from adats.models.core.frozen import evolve
 from adats.models.core.types import Belief, FloatArray, IntArray, MetaBelief, Rng, Stats
 from adats.simulation.kernels.registry import (
@@ -109,14 +110,14 @@ def play_runs(job: Job, runs: range) -> PlayedRuns:
 
 def _warm_up(job: Job) -> None:
     """Compile or load the loops, so that no agent's time has that in it."""
-    rng = np.random.default_rng(0)
-    instance = job.problem.instance(job.problem.start(rng), 1, rng)
+    rng = known_rng(np.random.default_rng(0))
+    start = job.problem.start(rng)
+    instances = [job.problem.instance(start, 1, rng)]
     nothing = np.zeros((0, 1), dtype=np.intp)
     for name, meta in job.metas.items():
-        policy = policy_of(cast(Learner, job.agents[name]).policy)
-        room = (np.empty(1), np.empty(1, dtype=np.intp))
-        given = (meta.task_prior(), instance, nothing, rng, *room)
-        absorb_of(job.problem, meta)(meta, _play_task(job, policy, meta, 0, given))
+        learner = cast(Learner, job.agents[name])
+        room = (np.empty((1, 1)), np.empty((1, 1), dtype=np.intp))
+        play_learner(job, learner, meta, start, instances, nothing, rng, *room)
 
 
 def play_learner(
@@ -142,6 +143,9 @@ def play_learner(
     loop = loops.play
     policy = policy_of(learner.policy)
     sampled = loop is not None and isinstance(policy, Thompson) and job.delay == 0
+    if loops.play_all and sampled and isinstance(source, Marginal) and watch is None:
+        loops.play_all(meta, instances, first, rng, regret, actions)
+        return
     most = prior.FAR_TASKS
     absorbed: list[Stats] = []  # statistics of all tasks, where they can become stale
     first_meta = meta
@@ -150,9 +154,10 @@ def play_learner(
             prior = source.prior(meta, source.draw(meta, rng))
         if watch is not None:
             watch(meta.task_prior())
+        stats = None
         if loop is not None and sampled:
             stats = loop(job.problem, LoopInput(prior, instance, first, rng, lost, chosen))
-        else:
+        if stats is None:
             later = min(job.tasks - 1 - s, most) * job.rounds
             given = (prior, instance, first, rng, lost, chosen)
             stats = _play_task(job, policy, meta, later, given)
@@ -200,8 +205,6 @@ def _play_task(job: Job, policy: Policy, meta: MetaBelief, later: int, given: Gi
     """One task, compiled where it can be; later tasks have `later` rounds."""
     loops = loops_of(job.problem, given[0]) if job.compiled else Loops()
     play = loops.play
-    if isinstance(policy, FarSighted) and policy.later is None:
-        policy = replace(policy, later=later)
 
     def share(rows: FloatArray | None) -> FloatArray:
         return meta.share(rows=rows)
@@ -212,7 +215,9 @@ def _play_task(job: Job, policy: Policy, meta: MetaBelief, later: int, given: Gi
     elif play is not None:
         rows = given[1].rows(0)
         if isinstance(policy, FarSighted):
-            counted = policy.counted(later, share(rows))
+            most = given[0].FAR_TASKS * job.rounds
+            reach = later if policy.later is None else min(policy.later, most)
+            counted = policy.counted(reach, share(rows))
             index = index_policy("far", job.rounds, counted, job.delay, policy.width)
         elif isinstance(policy, OwnIndex):
             numbers = np.arange(1.0, job.rounds + 1.0)
@@ -225,6 +230,8 @@ def _play_task(job: Job, policy: Policy, meta: MetaBelief, later: int, given: Gi
     if play is not None and index is not None:
         stats = play(job.problem, LoopInput(*given, index))
     if stats is None:
+        if isinstance(policy, FarSighted) and policy.later is None:
+            policy = replace(policy, later=later)
         options: Any = {"policy": policy, "share": share, "delay": job.delay}
         stats = plain_task(job.problem, *given, **options, stats=meta.empty())
     return stats

@@ -16,8 +16,8 @@ WIDTHS = (0.9, 1.0, 1.1, 1.2, 1.35)
 AHEAD = (0.1, 0.2, 0.4, 1.0)
 TAIL = 0.99  # of runs: what the rest exceeds is compared
 LEAST_RUNS = 10_000  # for that: a hundred of them are beyond it
-FIRST, SECOND = 20, 5  # of so many runs one, for all candidates and for the best
-GO_ON = 5  # candidates, after the first stage
+STAGES = ((40, 8), (20, 4))  # of so many runs one is played, and so many candidates go on
+TAILS = 5  # of so many runs one, for tails of those that are left
 CAREFUL = FarSighted()  # it goes on whatever it loses: its tail is light
 SAMPLED = "Thompson sampling"
 
@@ -51,10 +51,10 @@ def tune(
 ) -> Tuned:
     """The `width` and `ahead` of `FarSighted` with the least regret on a problem.
 
-    All candidates play a few runs. The best of them, and the index as it is, play more. Then they
-    play all `runs`, one after another, until the 99th percentile of one is not above that of
-    Thompson sampling; if there is none, Thompson sampling is the answer. `PriorProblem` makes a
-    problem of a prior. `progress` is told what is done, of how much.
+    All candidates play a few runs, the best of them more, and the best of those, with the index as
+    it is, more again. Then they play all `runs`, one after another, until the 99th percentile of
+    one is not above that of Thompson sampling; if there is none, Thompson sampling is the answer.
+    `PriorProblem` makes a problem of a prior. `progress` is told what is done, of how much.
     """
     if count_of("runs", runs) < LEAST_RUNS:
         raise ValueError(f"runs must be at least {LEAST_RUNS} to know a tail, got {runs}")
@@ -66,7 +66,7 @@ def tune(
             nonlocal done
             done += more
             if progress is not None:
-                progress(f"stage {stage} of 3: {len(policies)} policies", done, part)
+                progress(f"stage {stage} of 4: {len(policies)} policies", done, part)
 
         agents = {repr(policy): Learner(repr(policy), policy=policy) for policy in policies}
         own = int(np.random.SeedSequence([seed, stage]).generate_state(1)[0])
@@ -77,17 +77,18 @@ def tune(
         pairs = zip(agents, policies, strict=True)
         return [_candidate(policy, found, name) for name, policy in pairs]
 
-    grid = [FarSighted(width=width, ahead=ahead) for width in WIDTHS for ahead in AHEAD]
-    first = sorted(play(grid, runs // FIRST, 1), key=lambda one: one.regret)
-    best = [one.policy for one in first[:GO_ON]]
+    best: list[Policy] = [FarSighted(width=w, ahead=a) for w in WIDTHS for a in AHEAD]
+    for stage, (part, left) in enumerate(STAGES, 1):
+        ranked = sorted(play(best, runs // part, stage), key=lambda one: one.regret)
+        best = [one.policy for one in ranked[:left]]
     careful = () if CAREFUL in best else (CAREFUL,)
-    sampled, *second = play([Thompson(), *best, *careful], runs // SECOND, 2)
+    sampled, *second = play([Thompson(), *best, *careful], runs // TAILS, 3)
     second.sort(key=lambda one: (one.tail > sampled.tail, one.regret))
-    table = play([Thompson(), second[0].policy], runs, 3)
+    table = play([Thompson(), second[0].policy], runs, 4)
     for one in second[1:]:
         if table[-1].tail <= table[0].tail:
             break
-        table += play([one.policy], runs, 3)
+        table += play([one.policy], runs, 4)
     safe = [one for one in table if one.tail <= table[0].tail]
     return Tuned(min(safe, key=lambda one: one.regret).policy, tuple(table))
 

@@ -85,6 +85,10 @@ class BetaArms(ProductArms):
         draws = rng.beta(self.alpha, self.beta)
         return untied(draws, rng, top=(1.0, self.beta), bottom=self.alpha)
 
+    @staticmethod
+    def reward_at(mean: float, point: float) -> float:
+        return float(point < mean)
+
     def below(self, x: FloatArray) -> FloatArray:
         return np.asarray(betainc(self.alpha, self.beta, x))
 
@@ -133,7 +137,5 @@ class BetaArms(ProductArms):
     ) -> tuple[FloatArray, FloatArray]:
         return bernoulli_steps((weights * self.mean).sum(axis=0), rewards)
 
-    def arm_log_evidence(self, stats: Any) -> FloatArray:
-        new = self.updated(stats)
-        result: FloatArray = betaln(new.alpha, new.beta) - betaln(self.alpha, self.beta)
-        return result
+    def log_normaliser(self) -> FloatArray:
+        return np.asarray(betaln(self.alpha, self.beta))

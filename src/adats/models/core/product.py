@@ -50,9 +50,15 @@ class ProductArms(BeliefBase):
     PARAMETERS: ClassVar[tuple[str, ...]]
     STATS: ClassVar[type[ArmStats]] = ArmStats
 
-    @abstractmethod
+    def log_normaliser(self) -> FloatArray:
+        """What makes a conjugate density sum to one, under each candidate of the stack."""
+        raise NotImplementedError
+
     def arm_log_evidence(self, stats: Any) -> FloatArray:
         """Log density of each arm's rewards, under each candidate of the stack."""
+        gain = self.updated(stats).log_normaliser() - self.log_normaliser()
+        evidence: FloatArray = gain - stats.arm_log_base
+        return evidence
 
     @abstractmethod
     def updated(self, stats: Any) -> Self:
@@ -91,6 +97,11 @@ class ProductArms(BeliefBase):
             if np.isfinite(u).all():
                 return in_order(density.reward(u), u)
         return quantile(lambda x: average(weights, self.below(x)), self.upper(z), z)
+
+    @staticmethod
+    def reward_at(mean: float, point: float) -> float:
+        """The reward of an arm with this mean at which its chances have summed to the point."""
+        raise NotImplementedError
 
     def best_chances(self, arms: IntArray | None = None) -> FloatArray | None:
         some = (p[None] if arms is None else p[None, arms] for p in self.parameters())

@@ -31,8 +31,8 @@ class Density(NamedTuple):
     it. Parameters have the shape (candidates, arms).
     """
 
-    coefs: FloatArray  # (candidates, arms, 3)
-    basis: Rows  # three functions of u, one a row
+    coefs: FloatArray  # (candidates, arms, functions)
+    basis: Rows  # functions of u, one a row; the third is 1
     slopes: Rows  # their derivatives
     mode: FloatArray
     spread: FloatArray  # the standard deviation that the peak looks like
@@ -142,7 +142,7 @@ def _exp(logs: FloatArray) -> FloatArray:
 
 
 def _density(coefs: FloatArray, basis: Rows, separate: bool, u: FloatArray) -> FloatArray:
-    rows, block = basis(u), max(1, BLOCK * 3 // coefs.size)
+    rows, block = basis(u), max(1, BLOCK * coefs.shape[-1] // coefs.size)
     cuts = range(0, u.size, block)
     return np.concatenate(
         [_mixed(_exp(coefs @ rows[:, i : i + block]), separate) for i in cuts], axis=-1

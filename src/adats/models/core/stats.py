@@ -1,11 +1,13 @@
 """Sufficient statistics of one task. They add and subtract, so order and delay do not matter."""
 
 from dataclasses import dataclass
+from math import floor
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from adats.models.core import checks
+from adats.models.core.errors import InvalidValue
 from adats.models.core.types import BoolArray, FloatArray, IntArray
 
 SINGLE = "this model takes single rewards: give reward=, not pulls and successes"
@@ -65,13 +67,21 @@ class ArmStats:
         row: FloatArray = self.table[2]
         return row
 
+    @property
+    def arm_log_base(self) -> FloatArray:
+        """What the log density of each arm's rewards has besides the parameter, negated."""
+        base: FloatArray = self.table[3:].sum(axis=0)
+        return base
+
     @classmethod
     def check_reward(cls, reward: Any) -> float:
         """The reward as a float, or an error where this kind of reward cannot have that value."""
         value = reward if type(reward) is float else checks.number("reward", reward)
-        if not -checks.HUGE < value < checks.HUGE:
+        if not cls.LEAST <= value <= cls.MOST or (cls.WHOLE_REWARDS and value != floor(value)):
             checks.number("reward", value)  # raises where the reward itself is not finite
-            raise ValueError(f"reward {value} is too large: its square overflows")
+            if value > cls.MOST == checks.HUGE or value < cls.LEAST == -checks.HUGE:
+                raise InvalidValue("reward", f"{value} is too large: its square overflows")
+            raise InvalidValue("reward", f"must be {cls.WANTED}, got {value}")
         return value
 
     def add(self, action: Any, reward: Any) -> Self:
@@ -146,7 +156,8 @@ class ArmStats:
         """Which of many values `check_reward` takes."""
         if cls.check_reward.__func__ is not ArmStats.check_reward.__func__:  # type: ignore[attr-defined]
             return np.array([cls._is_reward(value) for value in values.tolist()], dtype=bool)
-        return np.abs(values) < checks.HUGE
+        good: BoolArray = (values >= cls.LEAST) & (values <= cls.MOST)
+        return good & (values == np.floor(values)) if cls.WHOLE_REWARDS else good
 
     @classmethod
     def _is_reward(cls, value: float) -> bool:

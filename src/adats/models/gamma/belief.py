@@ -6,7 +6,16 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betainc, gammainc, gammaincc, gammainccinv, gammaincinv, gammaln, ndtr
+from scipy.special import (
+    betainc,
+    gammainc,
+    gammaincc,
+    gammainccinv,
+    gammaincinv,
+    gammaln,
+    ndtr,
+    pdtrik,
+)
 
 from adats.models.core import checks
 from adats.models.core.frozen import fill
@@ -47,11 +56,8 @@ class _GammaArms(ProductArms):
             np.exp,
         )
 
-    def _log_normaliser_gain(self, new: Self) -> FloatArray:
-        """Log ratio of the normalisers of the posterior and the prior density."""
-        after: FloatArray = gammaln(new.shape) - new.shape * np.log(new.rate)
-        before: FloatArray = gammaln(self.shape) - self.shape * np.log(self.rate)
-        return after - before
+    def log_normaliser(self) -> FloatArray:
+        return np.asarray(gammaln(self.shape) - self.shape * np.log(self.rate))
 
 
 class PoissonArms(_GammaArms):
@@ -81,6 +87,10 @@ class PoissonArms(_GammaArms):
     def sample(self, rng: Rng) -> FloatArray:
         draws = rng.standard_gamma(self.shape) / self.rate
         return untied(draws, rng, bottom=self.shape)
+
+    @staticmethod
+    def reward_at(mean: float, point: float) -> float:
+        return float(max(0.0, np.ceil(pdtrik(point, mean))))
 
     def below(self, x: FloatArray) -> FloatArray:
         return np.asarray(gammainc(self.shape, self.rate * x))
@@ -121,10 +131,6 @@ class PoissonArms(_GammaArms):
     def updated(self, stats: Any) -> Self:
         return self.of(self.shape + stats.total, self.rate + stats.count)
 
-    def arm_log_evidence(self, stats: Any) -> FloatArray:
-        log_factorial: FloatArray = stats.log_factorial
-        return self._log_normaliser_gain(self.updated(stats)) - log_factorial
-
 
 class ExponentialArms(_GammaArms):
     """Waiting times: a reward of arm i is exponential with a Gamma(shape_i, rate_i) rate.
@@ -159,6 +165,10 @@ class ExponentialArms(_GammaArms):
         draws = self.rate / np.maximum(rng.standard_gamma(self.shape), self.rate / LARGEST)
         return untied(np.minimum(draws, LARGEST), rng, top=(LARGEST, self.shape))
 
+    @staticmethod
+    def reward_at(mean: float, point: float) -> float:
+        return -mean * math.log1p(-point)
+
     def below(self, x: FloatArray) -> FloatArray:
         return np.asarray(gammaincc(self.shape, self.rate / x))
 
@@ -176,6 +186,3 @@ class ExponentialArms(_GammaArms):
 
     def updated(self, stats: Any) -> Self:
         return self.of(self.shape + stats.count, self.rate + stats.total)
-
-    def arm_log_evidence(self, stats: Any) -> FloatArray:
-        return self._log_normaliser_gain(self.updated(stats))

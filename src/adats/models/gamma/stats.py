@@ -8,22 +8,14 @@ from scipy.special import gammaln
 
 from adats.models.core import checks
 from adats.models.core.stats import ArmStats
-from adats.models.core.types import BoolArray, FloatArray
+from adats.models.core.types import FloatArray
 
 
 class PositiveStats(ArmStats):
     """Statistics of rewards that are not negative, such as waiting times."""
 
-    @classmethod
-    def check_reward(cls, reward: Any) -> float:
-        value = super().check_reward(reward)
-        if value < 0:
-            raise ValueError(f"a reward of this model is not negative, got {value}")
-        return value
-
-    @classmethod
-    def are_rewards(cls, values: FloatArray) -> BoolArray:
-        return ArmStats.are_rewards(values) & (values >= 0)
+    LEAST: ClassVar[float] = 0.0
+    WANTED: ClassVar[str] = "0 or more"
 
 
 class CountStats(ArmStats):
@@ -44,22 +36,10 @@ class CountStats(ArmStats):
     def within(mean: FloatArray, variance: FloatArray, noise: float | None) -> FloatArray:  # noqa: ARG004
         return mean
 
-    @classmethod
-    def check_reward(cls, reward: Any) -> float:
-        value = super().check_reward(reward)
-        if value < 0 or value != math.floor(value):
-            raise ValueError(f"a count is 0, 1, 2, ..., got {value}")
-        return value
-
     @staticmethod
     def count_reward(table: FloatArray, arm: int, value: float) -> None:
         ArmStats.count_reward(table, arm, value)
         table[3, arm] += math.lgamma(value + 1.0)
-
-    @classmethod
-    def are_rewards(cls, values: FloatArray) -> BoolArray:
-        whole: BoolArray = (values >= 0) & (values == np.floor(values))
-        return ArmStats.are_rewards(values) & whole
 
     @classmethod
     def sums_of(cls, rewards: FloatArray) -> FloatArray:

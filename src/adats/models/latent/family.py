@@ -1,7 +1,4 @@
-"""Families of rewards: how the mean of a reward follows from its natural parameter eta.
-
-The log density of n rewards with the sum s is s·eta - n·A(eta), up to what does not depend on eta.
-"""
+"""The families of clicks and of counts, whose natural parameter may be any number."""
 
 import math
 from collections.abc import Callable
@@ -12,11 +9,13 @@ import numpy as np
 from scipy.special import expit, logit, pdtr
 
 from adats.models.beta.belief import BetaArms, bernoulli_steps
+from adats.models.beta.stats import BinaryStats
 from adats.models.core import checks
-from adats.models.core.errors import InvalidValue
 from adats.models.core.product import ProductArms
 from adats.models.core.types import FloatArray
+from adats.models.family.family import ExponentialFamily
 from adats.models.gamma.belief import PoissonArms
+from adats.models.gamma.stats import CountStats
 
 LARGEST = 300.0  # exp of more is not told apart: times any number of pulls it is finite
 # evenly spaced nodes for integrals over a standard normal: exact to round-off for smooth functions
@@ -29,13 +28,10 @@ ENOUGH = [
 ]
 
 
-@dataclass(frozen=True)
-class Family:
-    """A one-parameter exponential family, by its log-partition A and the derivatives of it."""
+@dataclass(frozen=True, kw_only=True)
+class Family(ExponentialFamily):
+    """One whose natural parameter may be Gaussian, with what sites and beliefs then need."""
 
-    name: str  # what users call such rewards
-    log_partition: Callable[[Any], Any]  # A
-    mean: Callable[[Any], Any]  # A', the mean of a reward
     variance: Callable[[Any], Any]  # A'', the variance of a reward
     eta: Callable[[Any], Any]  # of a mean: the inverse of A'
     expected: Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
@@ -44,16 +40,6 @@ class Family:
     conjugate: type[ProductArms]  # beliefs over the mean itself
     # chances of a smaller reward and of one that is not larger, where eta ~ N(mean, scale²)
     steps: Callable[[FloatArray, FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
-
-    def check_reward(self, reward: Any) -> float:
-        """The reward as a float, or an error where it cannot be one."""
-        value = checks.number("reward", reward)
-        if self.most == 1.0:
-            if value not in (0.0, 1.0):
-                raise InvalidValue("reward", f"is 0 or 1 where rewards are binary, got {value}")
-        elif not (0.0 <= value < checks.HUGE and value == math.floor(value)):
-            raise InvalidValue("reward", f"is 0, 1, 2, ... where rewards are counts, got {value}")
-        return value
 
     def check_counts(self, pulls: Any, successes: Any) -> tuple[float, float]:
         """So many pulls, and the sum of their rewards; fractions are legal."""
@@ -110,9 +96,10 @@ BINARY = Family(
     "binary",
     bernoulli_log_partition,
     expit,
-    bernoulli_variance,
-    logit,
-    bernoulli_expected,
+    rewards=BinaryStats,
+    variance=bernoulli_variance,
+    eta=logit,
+    expected=bernoulli_expected,
     most=1.0,
     steepest=0.0,
     conjugate=BetaArms,
@@ -122,9 +109,10 @@ COUNT = Family(
     "count",
     poisson_mean,
     poisson_mean,
-    poisson_mean,
-    np.log,
-    poisson_expected,
+    rewards=CountStats,
+    variance=poisson_mean,
+    eta=np.log,
+    expected=poisson_expected,
     most=math.inf,
     steepest=math.inf,
     conjugate=PoissonArms,

@@ -81,7 +81,7 @@ class RowSites:
     @classmethod
     def check_reward(cls, reward: Any) -> float:
         """The reward as a float, or an error where it cannot be one."""
-        return cls.FAMILY.check_reward(reward)
+        return cls.FAMILY.rewards.check_reward(reward)
 
     def add(self, action: Any, reward: Any) -> Self:
         """One more pull of the arm with features `action`; or several, a row each."""

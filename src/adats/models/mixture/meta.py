@@ -241,7 +241,7 @@ class MixtureMeta(MetaBase[ArmStats, MixtureDigest]):
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
         if data["family"] not in FAMILIES:
-            raise ValueError(f"unknown kind {data['family']!r}")
+            raise ValueError(f"unknown kind {data['family']!r}; is it registered (register_arms)?")
         logs = from_null(data["log_weights"])
         weights = np.exp(logs) if data["separate"] else np.exp(logs)[:, 0]
         meta = cls(weights, FAMILIES[data["family"]](**data["priors"]), arms=data["arms"])

@@ -226,17 +226,19 @@ class PostgresStore(PostgresReader):
     # writing
 
     def save(self, changes: Changes) -> None:
-        self.write(changes)
-        self.commit(changes)
+        """If the connection is lost meanwhile, the database is asked what became of it."""
+        self._write(changes)
+        self._commit()
 
-    def write(self, changes: Changes) -> None:
+    def _write(self, changes: Changes) -> None:
         unused = [task.id for task in self._known.values() if not task.seq]
         if not (changes or unused or self._taken):
             return
         with explained():
             self._begun()
             for row in changes.experiments.values():
-                self._rows(sql.SAVE_EXPERIMENT, row._asdict())
+                save = sql.KEEP_TOTAL if row.total is None else sql.SAVE_EXPERIMENT
+                self._rows(save, row._asdict())
             for key in changes.forgotten:
                 self._rows(sql.FORGET, key)
                 self._known.pop(key, None)
@@ -293,8 +295,7 @@ class PostgresStore(PostgresReader):
         if new or gone:
             self._rows(sql.WRITE_COUNTS, {"new": as_json(new), "gone": as_json(gone)})
 
-    def commit(self, changes: Changes) -> None:  # noqa: ARG002
-        """If the connection is lost meanwhile, the database is asked what became of it."""
+    def _commit(self) -> None:
         import psycopg
 
         if self._connection.info.transaction_status == 0:

@@ -123,6 +123,14 @@ class PostgresReader:
         values = (experiment, generation, after[0], *after, limit)
         return [(int(found), task) for found, task in self._all(sql, values)]
 
+    def unfolded_tasks(
+        self,
+        experiment: int,  # noqa: ARG002
+        total_version: int,  # noqa: ARG002
+    ) -> list[tuple[str, TaskRow]]:
+        """Every fold writes the total."""
+        return []
+
     def decisions(
         self, experiment: int, since: float | None = None, before: float | None = None
     ) -> Iterator[DecisionRow]:

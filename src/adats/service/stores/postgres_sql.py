@@ -144,16 +144,16 @@ def _insert(table: str, fields: tuple[str, ...]) -> str:
 ADD_CHANGE = _insert("changes", ChangeRow._fields)
 ADD_BELIEF = _insert("beliefs", BeliefRow._fields)
 ADD_KEY = _insert("keys", KeyRow._fields)
-SAVE_EXPERIMENT = (
-    f"INSERT INTO experiments ({', '.join(ExperimentRow._fields)}) "
-    f"VALUES ({', '.join(f'%({name})s' for name in ExperimentRow._fields)}) "
-    "ON CONFLICT (id) DO UPDATE SET "
-    + ", ".join(
-        f"{name} = EXCLUDED.{name}"
-        for name in ExperimentRow._fields
-        if name not in ("id", "tenant", "name", "spec", "seed")
-    )
-)
+_MOVING = ExperimentRow._fields[5:]  # what is before never changes
+SAVE_EXPERIMENT = f"""
+INSERT INTO experiments ({", ".join(ExperimentRow._fields)})
+VALUES ({", ".join(f"%({name})s" for name in ExperimentRow._fields)})
+ON CONFLICT (id) DO UPDATE SET {", ".join(f"{name} = EXCLUDED.{name}" for name in _MOVING)}
+"""
+KEEP_TOTAL = f"""
+UPDATE experiments SET {", ".join(f"{name} = %({name})s" for name in _MOVING if name != "total")}
+WHERE id = %(id)s
+"""
 
 _BUCKET = "experiment int, start bigint, span int, arm text, held_out smallint"
 _SAME = " AND ".join(f"h.{name} = x.{name}" for name in Bucket._fields)

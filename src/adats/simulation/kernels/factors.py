@@ -10,6 +10,8 @@ import numpy as np
 from adats.models.core.types import FloatArray, Rng
 from adats.simulation.kernels.common import compiled
 
+LIGHT = -20.0  # log of a weight, beside the best: such candidates sit a task out
+
 
 @compiled
 def factorised(cov: FloatArray) -> FloatArray:
@@ -27,6 +29,21 @@ def factorised(cov: FloatArray) -> FloatArray:
         for i in range(j + 1, size):
             upper[j, i] /= diagonal
     return upper
+
+
+@compiled
+def candidates_of(
+    log_weights: FloatArray, means: FloatArray, covs: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Log weights, means and U of the candidates that take part in a task; others weigh nothing."""
+    logs, upper = log_weights.copy(), np.empty(covs.shape)
+    top = logs.max()
+    for j in range(logs.size):
+        if logs[j] - top < LIGHT:
+            logs[j] = -np.inf
+        else:
+            upper[j] = factorised(covs[j])
+    return logs, means.copy(), upper
 
 
 @compiled

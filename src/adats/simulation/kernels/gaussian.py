@@ -1,19 +1,22 @@
 """Gaussian arms."""
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from adats.models import GaussianArms, GaussianMeta
 from adats.models.core.stats import ArmStats
 from adats.models.core.sums import Sum, two_sum
-from adats.models.core.types import FloatArray, Rng
+from adats.models.core.types import FloatArray, IntArray, Rng
 from adats.models.gaussian.belief import posterior_of_arm
 from adats.models.gaussian.meta import arm_digest, meta_posterior
 from adats.simulation.kernels.common import Policy, World, compiled, count_reward, fresh, inlined
 from adats.simulation.kernels.indices import index_arm, loop_of
 from adats.simulation.kernels.registry import TS, LoopInput
+
+if TYPE_CHECKING:
+    from adats.simulation.problems import Instance
 
 ArmPrior = tuple[FloatArray, FloatArray, FloatArray]  # mean, scale and noise of every arm
 posterior: Any = inlined(posterior_of_arm)
@@ -130,6 +133,30 @@ def gaussian_learn(
     return high, low, mean, variance
 
 
+@compiled
+def gaussian_run(
+    constants: FloatArray,
+    meta_mean: FloatArray,
+    meta_variance: FloatArray,
+    high: FloatArray,
+    low: FloatArray,
+    prior: ArmPrior,
+    task_variance: FloatArray,
+    worlds: World,
+    rng: Rng,
+) -> None:
+    """All tasks of a run, one after another; `worlds` has a row a task."""
+    thetas, first, draws, regret, actions = worlds
+    mean, scale, noise = prior
+    for s in range(len(thetas)):
+        world = (thetas[s], first, draws[s], regret[s], actions[s])
+        table = gaussian_task((mean, scale, noise), world, rng)
+        high, low, mean, variance = gaussian_learn(
+            table, constants, meta_mean, meta_variance, high, low
+        )
+        scale = np.sqrt(variance + task_variance)
+
+
 def arm_prior(belief: GaussianArms) -> ArmPrior:
     """A belief as the compiled loops take it."""
     mean, scale, noise = fresh(belief.mean, belief.scale, belief.noise)
@@ -150,3 +177,19 @@ def learn(meta: GaussianMeta, stats: ArmStats) -> GaussianMeta:
     total = meta.total
     high, low, mean, variance = gaussian_learn(stats.table, *meta.arrays(), total.high, total.low)
     return meta.with_sum(Sum(high, low), mean, variance)
+
+
+def play_all(
+    meta: GaussianMeta,
+    instances: "list[Instance]",
+    first: IntArray,
+    rng: Rng,
+    regret: FloatArray,
+    actions: IntArray,
+) -> None:
+    thetas = np.array([instance.theta for instance in instances])
+    draws = np.array([instance.draws for instance in instances])
+    worlds = (thetas, first, draws, regret, actions)
+    prior, total = arm_prior(meta.task_prior()), meta.total
+    (task_variance,) = fresh(meta.scales.task_variance)
+    gaussian_run(*meta.arrays(), *total, prior, task_variance, worlds, rng)

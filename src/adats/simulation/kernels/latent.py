@@ -19,7 +19,7 @@ from adats.simulation.kernels.common import (
     fresh,
     pick_by_logs,
 )
-from adats.simulation.kernels.factors import draw, factorised, narrow, variances
+from adats.simulation.kernels.factors import candidates_of, draw, narrow, variances
 from adats.simulation.kernels.indices import level_of
 from adats.simulation.kernels.latent_sites import derivatives, expected, site
 from adats.simulation.kernels.mixture import poisson
@@ -28,8 +28,6 @@ from adats.simulation.kernels.registry import GREEDY, TS, LoopInput
 
 if TYPE_CHECKING:
     from adats.simulation.problems.clicks import ClicksProblem
-
-LIGHT = -20.0  # log of a weight, beside the best: such candidates sit a task out
 
 
 @compiled
@@ -91,14 +89,8 @@ def latent_task(
     number, levels, counted, _ = policy
     candidates, arms = means.shape
     table, sites = np.zeros((4 if counts else 3, arms)), np.zeros((candidates, 3, arms))
-    mean, upper = means.copy(), np.empty(covs.shape)
-    logs, weights, log_det = log_weights.copy(), np.empty(candidates), np.zeros(candidates)
-    top = logs.max()
-    for j in range(candidates):
-        if logs[j] - top < LIGHT:
-            logs[j] = -np.inf
-        else:
-            upper[j] = factorised(covs[j])
+    logs, mean, upper = candidates_of(log_weights, means, covs)
+    weights, log_det = np.empty(candidates), np.zeros(candidates)
     point, room = np.empty(arms), np.empty((2, arms))
     etas, spreads = np.empty((candidates, arms)), np.empty((candidates, arms))
     best, rounds = theta.max(), regret.size

@@ -17,8 +17,8 @@ from adats.models.latent.row_meta import LatentLinearMeta
 from adats.models.latent.row_stats import RowSites
 from adats.models.latent.sites import LEAST_VARIANCE
 from adats.simulation.kernels.common import Policy, World, compiled, fresh, pick_by_logs
-from adats.simulation.kernels.factors import draw, factorised, narrow
-from adats.simulation.kernels.latent import LIGHT, greedy_arm, index_arm, normalise
+from adats.simulation.kernels.factors import candidates_of, draw, factorised, narrow
+from adats.simulation.kernels.latent import greedy_arm, index_arm, normalise
 from adats.simulation.kernels.latent_sites import derivatives, site
 from adats.simulation.kernels.linear import dot
 from adats.simulation.kernels.mixture import poisson
@@ -114,14 +114,8 @@ def row_task(
     kept = arms if fixed else rounds
     rows = features[0].copy() if fixed else np.zeros((rounds, dim))
     table, sites = np.zeros((3 if counts else 2, kept)), np.zeros((candidates, kept, 3))
-    mean, upper = means.copy(), np.empty(covs.shape)
-    logs, weights = log_weights.copy(), np.empty(candidates)
-    top = logs.max()
-    for j in range(candidates):
-        if logs[j] - top < LIGHT:
-            logs[j] = -np.inf
-        else:
-            upper[j] = factorised(covs[j])
+    logs, mean, upper = candidates_of(log_weights, means, covs)
+    weights = np.empty(candidates)
     point, room = np.empty(dim), np.empty((2, dim))
     etas, variances = np.zeros((candidates, arms)), np.zeros((candidates, arms))
     rates, best = np.empty(arms), 0.0

@@ -273,7 +273,7 @@ def play(problem: object, task: LoopInput) -> LinearStats | None:  # noqa: ARG00
     else:
         return None
     stats = LinearStats(n, moments)
-    size = (prior[1] ** 2).sum() * (moments.trace() - moments[-1, -1]) / prior[2] ** 2
+    size = np.vdot(prior[1], prior[1]) * (moments.trace() - moments[-1, -1]) / prior[2] ** 2
     if size > ALLOWED:  # too much for double precision? then it raises
         task.prior.condition(stats)
     return stats

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from adats.simulation.problems import MixtureProblem
 
 
+COUNTS = {"binary": False, "count": True}  # whether rewards are counts; else they are 0 or 1
 Candidates = tuple[FloatArray, FloatArray]  # alpha and beta, or shape and rate: (candidates, arms)
 
 
@@ -136,8 +137,8 @@ def _play(
     parameters: tuple[FloatArray, ...],
     kind: ProductArms,
 ) -> ArmStats | None:
-    if task.policy.number != TS:
+    if task.policy.number != TS or problem.name not in COUNTS:
         return None
     weights, shape, rate = fresh(weights, *parameters)
-    given = (problem.counts, weights, (shape, rate), task.world(), task.rng)
+    given = (COUNTS[problem.name], weights, (shape, rate), task.world(), task.rng)
     return kind.STATS(mixture_task(*given))

@@ -55,12 +55,14 @@ class Loops(NamedTuple):
 
     `play` fills the task and gives its statistics, or gives None where it does not serve. `learn`
     is for the meta-belief whose task prior is the prior: it with one more task absorbed. `renew`
-    brings stale statistics up to date with it. `own_index` says whether `play` takes an `OwnIndex`.
+    brings stale statistics up to date with it. `play_all` plays all tasks of a run by Thompson
+    sampling, as `play` and `learn` would. `own_index` says whether `play` takes an `OwnIndex`.
     """
 
     play: Callable[[Any, LoopInput], Any] | None = None
     learn: Callable[[Any, Any], Any] | None = None
     renew: Callable[[Any, Any], Any] | None = None
+    play_all: Callable[..., None] | None = None
     own_index: bool = False
 
 

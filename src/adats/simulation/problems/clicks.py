@@ -23,7 +23,6 @@ from adats.models.latent.family import FAMILIES, Family
 from adats.models.latent.meta import LatentMeta
 from adats.models.latent.row_meta import LatentLinearMeta
 from adats.simulation.kernels.registry import Loops, register
-from adats.simulation.problems.mixture import REWARDS
 from adats.simulation.problems.problem import BuiltInProblem, Instance, Start
 from adats.simulation.rivals import PooledArms
 
@@ -86,7 +85,7 @@ class LatentClicks(BuiltInProblem[M]):
         raise ValueError("a linear model needs features, which these clicks do not have")
 
     def reward(self, mean: float, draw: float) -> float:
-        return REWARDS[self.rewards](mean, draw)
+        return self.family.conjugate.reward_at(mean, draw)
 
 
 @dataclass(frozen=True, eq=False)

@@ -54,7 +54,7 @@ class GaussianProblem(UnknownSpread[GaussianModel]):
 def _loops() -> Loops:
     from adats.simulation.kernels import gaussian
 
-    return Loops(gaussian.play, gaussian.learn, own_index=True)
+    return Loops(gaussian.play, gaussian.learn, play_all=gaussian.play_all, own_index=True)
 
 
 @register(GaussianProblem, "linear")

@@ -1,12 +1,11 @@
-"""Bernoulli and Poisson arms whose task prior is one of several candidates (Section 3.4)."""
+"""Arms of one family whose task prior is one of several candidates (Section 3.4)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import pdtrik
 
 from adats.models import MixtureMeta
 from adats.models.core.frozen import fill
@@ -16,32 +15,22 @@ from adats.simulation.kernels.registry import Loops, register
 from adats.simulation.problems.problem import BuiltInProblem, Instance, Start
 
 
-def zero_or_one(mean: float, draw: float) -> float:
-    return float(draw < mean)
-
-
-def poisson(mean: float, draw: float) -> float:
-    """The smallest count whose distribution function reaches the draw."""
-    return float(max(0.0, np.ceil(pdtrik(draw, mean))))
-
-
-REWARDS: dict[str, Callable[[float, float], float]] = {"binary": zero_or_one, "count": poisson}
-
-
 @dataclass(frozen=True, eq=False)
 class MixtureProblem(BuiltInProblem[MixtureMeta]):
     """mu_* is the index of the true prior among candidates; theta is drawn from that prior."""
 
     weights: FloatArray
-    priors: ProductArms  # a stack of BetaArms, or of PoissonArms
+    priors: ProductArms  # a stack, such as of BetaArms
     mu: Any  # a fixed index (or one an arm), or None to draw it in every run
 
     def __init__(
         self, weights: ArrayLike, priors: Sequence[ProductArms] | ProductArms, mu: Any = None
     ) -> None:
         meta = MixtureMeta(weights, priors)
-        if meta.model not in REWARDS:
-            raise ValueError("priors must be BetaArms or PoissonArms")
+        try:
+            meta.priors.reward_at(float(meta.mean[0]), 0.5)
+        except NotImplementedError:
+            raise ValueError(f"{type(meta.priors).__name__} has no reward_at") from None
         if mu is not None:
             meta.prior_given(mu)  # raises if there is no such candidate
             mu = np.atleast_1d(np.asarray(mu, dtype=np.float64))
@@ -50,11 +39,6 @@ class MixtureProblem(BuiltInProblem[MixtureMeta]):
     @property
     def name(self) -> str:
         return self.priors.MODEL
-
-    @property
-    def counts(self) -> bool:
-        """Whether rewards are counts; else they are 0 or 1."""
-        return REWARDS[self.name] is poisson
 
     @property
     def arms(self) -> int:
@@ -77,7 +61,7 @@ class MixtureProblem(BuiltInProblem[MixtureMeta]):
         return Instance(theta, rng.random(rounds))
 
     def reward(self, mean: float, draw: float) -> float:
-        return REWARDS[self.name](mean, draw)
+        return self.priors.reward_at(mean, draw)
 
 
 @register(MixtureProblem, "mixture")

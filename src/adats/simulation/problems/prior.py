@@ -62,7 +62,7 @@ class PriorProblem(BuiltInProblem[Any]):
 def _gaussian_loops() -> Loops:
     from adats.simulation.kernels import gaussian
 
-    return Loops(gaussian.play, gaussian.learn, own_index=True)
+    return Loops(gaussian.play, gaussian.learn, play_all=gaussian.play_all, own_index=True)
 
 
 @register(PriorProblem, "linear")
