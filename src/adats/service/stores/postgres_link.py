@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from adats.models.core.errors import FileFormatError
 from adats.service.errors import Again, DamagedStore, StoreError
@@ -49,7 +49,8 @@ def address_of(url: str) -> Address:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", schema):
         raise ValueError(f"schema={schema} is not a name of letters, digits and _")
     rest = urlencode([pair for pair in query if pair[0] != "schema"], safe="/")
-    return Address(urlunsplit(parts._replace(query=rest)), schema)
+    plain = f"postgresql://{parts.netloc}{parts.path}"
+    return Address(f"{plain}?{rest}" if rest else plain, schema)
 
 
 def connect(address: Address, kind: tuple[str, str, str] = GROUP, *, checked: bool = True) -> Any:
