@@ -1,5 +1,6 @@
 """Reading a store in PostgreSQL: rows out of a session, and views of one moment."""
 
+import zlib
 from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any, Self
@@ -23,6 +24,7 @@ from adats.service.stores.sqlite_rows import damaged, number_of
 
 EXPERIMENT = ", ".join(ExperimentRow._fields)
 HOURLY = ", ".join(Bucket._fields + Counts._fields)
+RAW, LARGE = b"r", 500  # before statistics that are not compressed; bytes of those that may be
 UNFOLDED = -1  # in place of a version: that of the fold which has it, see `folds`
 PIECE = 2000  # rows that are fetched at once
 _numbers = count()  # of cursors
@@ -195,8 +197,8 @@ class PostgresReadView(PostgresReader):
             "SELECT t.task, f.stats, f.rounds, f.pending, f.generation FROM folded f "
             "JOIN tasks t ON t.id = f.task_id WHERE f.experiment = %s ORDER BY t.id"
         )
-        for task, *row in self._stream(sql, (experiment,)):
-            yield task, TaskRow(*row)
+        for task, stats, *row in self._stream(sql, (experiment,)):
+            yield task, TaskRow(unpacked(stats), *row)
 
     def unfolded(self, experiment: int) -> set[str]:
         sql = (
@@ -252,11 +254,24 @@ class PostgresReadView(PostgresReader):
 def task_from(row: Sequence[Any]) -> tuple[TaskRow, tuple[Learned, ...]]:
     """Of the columns of `TASK` but the last: as it was folded last, and what it learned since."""
     stats, rounds, pending, generation, learned, seq = row
-    state = TaskRow(b"" if stats is None else stats, rounds or 0, pending, generation)
+    state = TaskRow(unpacked(stats), rounds or 0, pending, generation)
     if not learned:
         return state, ()
     since = (some for at, some in all_learned(learned) if at > (seq or 0))
     return state, tuple(one for some in since for one in some)
+
+
+def packed(stats: bytes) -> bytes:
+    """Statistics as they are kept: those with sites are large, and mostly zeros."""
+    if len(stats) < LARGE:
+        return RAW + stats
+    return min(RAW + stats, zlib.compress(stats, 1), key=len)
+
+
+def unpacked(kept: bytes | None) -> bytes:
+    if not kept:
+        return b""
+    return kept[1:] if kept[:1] == RAW else zlib.decompress(kept)
 
 
 def decision_from(row: Sequence[Any]) -> DecisionRow:

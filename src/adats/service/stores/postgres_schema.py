@@ -22,15 +22,15 @@ CREATE TABLE tasks (
     learned text, UNIQUE (experiment, task)
 ) WITH (fillfactor = 70);
 CREATE TABLE folded (
-    task_id bigint PRIMARY KEY REFERENCES tasks ON DELETE CASCADE, experiment integer NOT NULL,
+    task_id bigint PRIMARY KEY, experiment integer NOT NULL,
     seq bigint NOT NULL, stats bytea NOT NULL, rounds bigint NOT NULL, pending bytea,
     generation bigint
 ) WITH (fillfactor = 70);
 CREATE INDEX folded_by_generation ON folded (experiment, generation)
     WHERE generation IS NOT NULL;
 CREATE TABLE folds (
-    task_id bigint NOT NULL REFERENCES tasks ON DELETE CASCADE, seq bigint NOT NULL,
-    version bigint NOT NULL, PRIMARY KEY (task_id, seq)
+    task_id bigint NOT NULL, seq bigint NOT NULL, version bigint NOT NULL,
+    PRIMARY KEY (task_id, seq)
 );
 CREATE TABLE queue (
     experiment integer NOT NULL, first bigint NOT NULL, last bigint NOT NULL,
@@ -54,7 +54,7 @@ CREATE INDEX decisions_due ON decisions (due) WHERE due IS NOT NULL;
 CREATE INDEX decisions_by_time ON decisions USING brin (time) WITH (autosummarize = on);
 CREATE TABLE rewards (
     id bigint NOT NULL, experiment integer NOT NULL, version bigint,
-    decision bigint NOT NULL REFERENCES decisions ON DELETE CASCADE, reward text NOT NULL,
+    decision bigint NOT NULL, reward text NOT NULL,
     reward_id text, time float8 NOT NULL, place bigint NOT NULL, PRIMARY KEY (decision, id)
 );
 CREATE TABLE changes (

@@ -19,7 +19,8 @@ NEXT_BLOCK = "SELECT nextval('event_ids')"
 TRY_LOCK = "SELECT pg_try_advisory_xact_lock(hashtext(%s), %s)"
 TAKE_LOCK = "SELECT true FROM pg_advisory_xact_lock(hashtext(%s), %s)"
 
-# Tasks of decisions to be made and of rewards: made or locked, all in one order.
+# Tasks of decisions to be made and of rewards: made or locked, all in one order. No key is set, so
+# the lock lets foreign keys refer to the task: a fold does not wait for groups.
 LOCK = """
 INSERT INTO tasks (experiment, task)
 SELECT DISTINCT w.e, w.t FROM (
@@ -28,7 +29,7 @@ SELECT DISTINCT w.e, w.t FROM (
     SELECT x.e, t.task FROM json_to_recordset(%(rewards)s::json) AS x(e int, d text)
     JOIN decisions d ON d.experiment = x.e AND d.decision_id = x.d JOIN tasks t ON t.id = d.task_id
 ) w ORDER BY 1, 2
-ON CONFLICT (experiment, task) DO UPDATE SET task = EXCLUDED.task WHERE false
+ON CONFLICT (experiment, task) DO UPDATE SET rounds = tasks.rounds WHERE false
 """
 
 # All of one moment: tasks as folded and as they are, and the experiments' versions.
@@ -65,7 +66,7 @@ JOIN decisions d ON d.experiment = x.e AND d.decision_id = x.d JOIN tasks t ON t
 """
 DUE = f"""
 SELECT {DECISION} FROM decisions d JOIN tasks t ON t.id = d.task_id WHERE d.due <= %s
-ORDER BY d.due, d.id LIMIT %s FOR UPDATE OF t SKIP LOCKED
+ORDER BY d.due, d.id LIMIT %s FOR NO KEY UPDATE OF t SKIP LOCKED
 """
 TAKE = f"""
 WITH gone AS (DELETE FROM queue WHERE experiment = %(e)s RETURNING *),
@@ -134,7 +135,15 @@ WITH made AS (
 SELECT (SELECT count(*) FROM made), pg_current_xact_id()::text::bigint
 """
 STATUS = "SELECT pg_xact_status(%s::text::xid8)"
-FORGET = "DELETE FROM tasks WHERE experiment = %s AND task = %s"
+FORGET = """
+WITH gone AS (SELECT id FROM tasks WHERE experiment = %s AND task = %s),
+rewards AS (
+    DELETE FROM rewards r USING decisions d, gone WHERE r.decision = d.id AND d.task_id = gone.id
+),
+folds AS (DELETE FROM folds f USING gone WHERE f.task_id = gone.id),
+folded AS (DELETE FROM folded f USING gone WHERE f.task_id = gone.id)
+DELETE FROM tasks t USING gone WHERE t.id = gone.id
+"""
 
 
 def _insert(table: str, fields: tuple[str, ...]) -> str:

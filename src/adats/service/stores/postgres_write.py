@@ -19,7 +19,7 @@ from adats.service.stores.interface import (
     Reward,
     TaskKey,
 )
-from adats.service.stores.postgres_reader import UNFOLDED, all_learned
+from adats.service.stores.postgres_reader import UNFOLDED, all_learned, packed
 from adats.service.stores.sqlite_rows import reward_column, text_of
 
 Row = dict[str, Any]
@@ -150,7 +150,7 @@ class GroupRows:
                 continue
             if key in self._last or not known.seq:
                 used.append(row | {"l": None})
-            folded.append(row | {"e": key[0], "s": state.stats, "g": state.generation})
+            folded.append(row | {"e": key[0], "s": packed(state.stats), "g": state.generation})
         return used, folded
 
     def _folds(self) -> list[Row]:
