@@ -16,7 +16,7 @@ from adats.service.stores.interface import (
     DecisionRow,
     ExperimentRow,
     Keys,
-    Learned,
+    LearnedReward,
     Progress,
     Reward,
     RewardKey,
@@ -63,7 +63,7 @@ class Group:
         self._decisions: dict[DecisionKey, DecisionRow | None] = {}
         self._asked: set[RewardKey] = set()
         self._earlier: dict[DecisionKey, _Earlier] = {}
-        self._learned: dict[TaskKey, tuple[Learned, ...]] = {}
+        self._learned: dict[TaskKey, tuple[LearnedReward, ...]] = {}
 
     # reading
 
@@ -128,7 +128,7 @@ class Group:
         self.load(Keys(tasks=(key,)))
         return self._tasks[key]
 
-    def learned(self, experiment: int, task: str) -> tuple[Learned, ...]:
+    def learned(self, experiment: int, task: str) -> tuple[LearnedReward, ...]:
         """Of the task as it was read, since it was folded last."""
         return self._learned.get((experiment, task), ())
 
@@ -204,7 +204,7 @@ class Group:
     def put_task(self, experiment: int, task: str, row: TaskRow) -> None:
         self._changes.tasks[experiment, task] = row
 
-    def put_learned(self, experiment: int, task: str, learned: list[Learned]) -> None:
+    def put_learned(self, experiment: int, task: str, learned: list[LearnedReward]) -> None:
         """What is to be folded later."""
         self._changes.learned[experiment, task] = learned
 

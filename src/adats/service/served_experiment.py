@@ -42,7 +42,7 @@ from adats.service.stores.interface import (
     BeliefRow,
     DecisionRow,
     ExperimentRow,
-    Learned,
+    LearnedReward,
     Progress,
     Reward,
     Taken,
@@ -83,7 +83,7 @@ class ServedExperiment:
         self._places: dict[str, int] = {}  # events of this commit, by task
         self._unfolded: dict[str, _Unfolded] = {}
         self._rewards = 0  # that were counted in this commit
-        self._learned_now: dict[str, list[Learned]] = {}  # the same, by task
+        self._learned_now: dict[str, list[LearnedReward]] = {}  # the same, by task
         self.past: deque[_Past] | None = None  # what there was before each fold, if it is kept
         self._blank = self._setup.new_state(self.meta)
         self._check_policy()
@@ -238,7 +238,7 @@ class ServedExperiment:
         return meta, state._replace(stats=digest.stats, digest=digest)
 
     def _learned(
-        self, task: str, old: TaskState, new: TaskState, arms: Iterable[int], what: Learned
+        self, task: str, old: TaskState, new: TaskState, arms: Iterable[int], what: LearnedReward
     ) -> None:
         """Keep the new state of a task, not digested, whose statistics changed in these arms."""
         self._learned_now.setdefault(task, []).append(what)
@@ -366,7 +366,7 @@ class ServedExperiment:
             pending = without_pulls(pending, pulled)
         stats = state.stats.add(pulled, reward)
         new = state._replace(stats=stats, digest=None, pending=pending)
-        what = Learned(decision.action, decision.features, reward)
+        what = LearnedReward(decision.action, decision.features, reward)
         self._learned(decision.task, state, new, self._arms_in(pulled), what)
         self._rewards += 1
 
@@ -385,7 +385,7 @@ class ServedExperiment:
     ) -> None:
         """Another reward in place of one that counts; `rows` gives the decisions of the task."""
         state, arms = self._known(decision.task), self._setup.arms
-        what = Learned(decision.action, decision.features, new, old)
+        what = LearnedReward(decision.action, decision.features, new, old)
         pulled, nothing = arms.pulled(*_pull(decision)), self._blank.stats
         out = nothing.add(pulled, old)
         stats = state.stats - out + nothing.add(pulled, new)
@@ -402,7 +402,9 @@ class ServedExperiment:
         new_state = state._replace(stats=stats, digest=None)
         self._learned(decision.task, state, new_state, changed, what)
 
-    def _with_learned(self, task: Any, state: TaskState, learned: tuple[Learned, ...]) -> TaskState:
+    def _with_learned(
+        self, task: Any, state: TaskState, learned: tuple[LearnedReward, ...]
+    ) -> TaskState:
         """A task as it was folded last, with what it has learned since."""
         stats, nothing = state.stats, self._blank.stats
         changed: set[int] = set()
@@ -643,7 +645,7 @@ class _Past(NamedTuple):
     meta: MetaBelief
     setup: Setup
     blank: TaskState
-    changed: dict[str, tuple[TaskState, list[Learned]]]
+    changed: dict[str, tuple[TaskState, list[LearnedReward]]]
 
 
 class _Unfolded(NamedTuple):
@@ -693,7 +695,7 @@ def as_decision(row: DecisionRow) -> Decision:
     return Decision(row.task, action, features, row.decision_id, row.time, chance)
 
 
-def _pull(row: DecisionRow | Learned) -> tuple[Arm | tuple[Arm, ...], FloatArray | None]:
+def _pull(row: DecisionRow | LearnedReward) -> tuple[Arm | tuple[Arm, ...], FloatArray | None]:
     action = tuple(row.action) if isinstance(row.action, list) else row.action
     if row.features is None:
         return action, None

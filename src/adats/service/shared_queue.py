@@ -18,7 +18,7 @@ from adats.service.commit_queue import (
     SETTLE_EVERY,
     CommitGroup,
     CommitQueue,
-    Job,
+    WaitingJob,
     reply,
 )
 from adats.service.engine import Engine
@@ -36,7 +36,7 @@ log = logging.getLogger("adats.service")
 class SharedQueue(CommitQueue):
     """The queue of one engine whose store has other writers."""
 
-    async def _run_group(self, alone: Job | None = None) -> None:
+    async def _run_group(self, alone: WaitingJob | None = None) -> None:
         if time.monotonic() >= self._settle_at:
             await self._settle_apart()
         jobs = self._next_jobs() if alone is None else [alone]
@@ -64,9 +64,9 @@ class SharedQueue(CommitQueue):
         for job, result in zip(group.jobs, group.results, strict=True):
             reply(job, result)
 
-    def _next_jobs(self) -> list[Job]:
+    def _next_jobs(self) -> list[WaitingJob]:
         """Short ones, as many as take a few milliseconds; or one that may take long."""
-        jobs: list[Job] = []
+        jobs: list[WaitingJob] = []
         spent = 0.0
         while self._waiting and len(jobs) < MOST_IN_GROUP and spent < LONGEST_GROUP:
             job = self._waiting.first()
@@ -101,7 +101,7 @@ class SharedQueue(CommitQueue):
         self.engine.flush()
         self.engine.commit()
 
-    async def _failed(self, error: Exception, jobs: list[Job]) -> None:
+    async def _failed(self, error: Exception, jobs: list[WaitingJob]) -> None:
         if isinstance(error, Again):
             error = StoreError(str(error))
         if not isinstance(error, OutcomeUnknown):

@@ -10,7 +10,7 @@ import numpy as np
 from adats.agents.task_state import TaskState
 from adats.models.core.types import MetaBelief, Task
 from adats.service.errors import DamagedStore
-from adats.service.stores.interface import Learned, TaskRow
+from adats.service.stores.interface import LearnedReward, TaskRow
 
 MEMORY = 100e6  # bytes, roughly, of the task states of one experiment
 FEWEST = 64  # states that stay in memory all the same
@@ -23,7 +23,7 @@ class TaskReader(Protocol):
     """Where task states are read: a view of a store, or a group of operations on it."""
 
     def task(self, experiment: int, task: str) -> TaskRow | None: ...
-    def learned(self, experiment: int, task: str) -> tuple[Learned, ...]: ...
+    def learned(self, experiment: int, task: str) -> tuple[LearnedReward, ...]: ...
     def stale_tasks(
         self, experiment: int, generation: int, after: tuple[int, str], limit: int
     ) -> list[tuple[int, str]]: ...
@@ -39,7 +39,7 @@ class TaskCache:
         experiment: int,
         blank: Callable[[], TaskState],
         generation_of: Callable[[Any], int | None],
-        learn: Callable[[Task, TaskState, tuple[Learned, ...]], TaskState],
+        learn: Callable[[Task, TaskState, tuple[LearnedReward, ...]], TaskState],
     ) -> None:
         self._store, self._experiment = store, experiment
         self._blank = blank  # an empty state, to know the kind and the size of statistics

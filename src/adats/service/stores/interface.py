@@ -49,7 +49,7 @@ class TaskRow(NamedTuple):
     folded_in: int | None = None  # and in which: the commit that wrote it
 
 
-class Learned(NamedTuple):
+class LearnedReward(NamedTuple):
     """A reward of a task that is not in what all taught yet."""
 
     action: Action
@@ -203,7 +203,7 @@ class Loaded(NamedTuple):
     tasks: dict[TaskKey, TaskRow]
     decisions: dict[DecisionKey, DecisionRow]
     rewards: dict[DecisionKey, list[RewardRow]]
-    learned: dict[TaskKey, tuple[Learned, ...]] = {}  # noqa: RUF012
+    learned: dict[TaskKey, tuple[LearnedReward, ...]] = {}  # noqa: RUF012
     experiments: dict[int, ExperimentRow] = {}  # noqa: RUF012
 
 
@@ -213,7 +213,7 @@ class Taken(NamedTuple):
     row: ExperimentRow
     names: list[str]  # of tasks that have had events since it was folded last
     tasks: dict[str, TaskRow]  # those that were changed by them
-    learned: dict[str, tuple[Learned, ...]]
+    learned: dict[str, tuple[LearnedReward, ...]]
     rewards: int
 
 
@@ -229,7 +229,7 @@ class Changes:
     changes: list[ChangeRow] = field(default_factory=list)
     counts: dict[Bucket, Counts] = field(default_factory=dict)  # differences
     beliefs: list[BeliefRow] = field(default_factory=list)
-    learned: dict[TaskKey, list[Learned]] = field(default_factory=dict)  # where many write
+    learned: dict[TaskKey, list[LearnedReward]] = field(default_factory=dict)  # where many write
     progress: dict[int, Progress] = field(default_factory=dict)  # the same
 
     def __bool__(self) -> bool:
@@ -243,7 +243,7 @@ class Reader(Protocol):
     def experiment(self, tenant: str, name: str) -> ExperimentRow | None: ...
     def by_id(self, experiment: int) -> ExperimentRow: ...
     def task(self, experiment: int, task: str) -> TaskRow | None: ...
-    def learned(self, experiment: int, task: str) -> tuple[Learned, ...]:
+    def learned(self, experiment: int, task: str) -> tuple[LearnedReward, ...]:
         """What the task has learned since it was folded last."""
         ...
 

@@ -15,7 +15,7 @@ from adats.service.stores.interface import (
     DecisionRow,
     ExperimentRow,
     KeyRow,
-    Learned,
+    LearnedReward,
     RewardRow,
     TaskRow,
 )
@@ -56,7 +56,9 @@ _REWARDS = (
 )
 TASK = "f.stats, t.rounds, t.pending, f.generation, t.learned, f.seq, t.seq"
 _decode = msgspec.json.Decoder().decode
-all_learned = msgspec.json.Decoder(list[tuple[int, list[Learned]]]).decode  # each with its event
+all_learned = msgspec.json.Decoder(
+    list[tuple[int, list[LearnedReward]]]
+).decode  # each with its event
 _LATER_LISTS = [DecisionRow._fields.index(name) for name in ("propensity", "reward", "counted")]
 _ACTION = DecisionRow._fields.index("action")
 
@@ -98,7 +100,9 @@ class PostgresReader:
         sql = f"SELECT {EXPERIMENT} FROM experiments {where} ORDER BY tenant, name"
         return [ExperimentRow(*row) for row in self._all(sql, values)]
 
-    def _task_of(self, experiment: int, task: str) -> tuple[TaskRow, tuple[Learned, ...]] | None:
+    def _task_of(
+        self, experiment: int, task: str
+    ) -> tuple[TaskRow, tuple[LearnedReward, ...]] | None:
         sql = (
             f"SELECT {TASK} FROM tasks t LEFT JOIN folded f ON f.task_id = t.id "
             "WHERE t.experiment = %s AND t.task = %s AND t.seq > 0"
@@ -110,7 +114,7 @@ class PostgresReader:
         found = self._task_of(experiment, task)
         return None if found is None else found[0]
 
-    def learned(self, experiment: int, task: str) -> tuple[Learned, ...]:
+    def learned(self, experiment: int, task: str) -> tuple[LearnedReward, ...]:
         found = self._task_of(experiment, task)
         return () if found is None else found[1]
 
@@ -251,7 +255,7 @@ class PostgresReadView(PostgresReader):
         return {name: str(self._one(f"SHOW {name}")[0]) for name in names}
 
 
-def task_from(row: Sequence[Any]) -> tuple[TaskRow, tuple[Learned, ...]]:
+def task_from(row: Sequence[Any]) -> tuple[TaskRow, tuple[LearnedReward, ...]]:
     """Of the columns of `TASK` but the last: as it was folded last, and what it learned since."""
     stats, rounds, pending, generation, learned, seq = row
     state = TaskRow(unpacked(stats), rounds or 0, pending, generation)

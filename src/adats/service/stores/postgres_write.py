@@ -15,7 +15,7 @@ from adats.service.stores.interface import (
     Counts,
     DecisionKey,
     DecisionRow,
-    Learned,
+    LearnedReward,
     Reward,
     TaskKey,
 )
@@ -184,7 +184,7 @@ def tasks_of(changes: Changes) -> set[TaskKey]:
     return {(row.experiment, row.task) for row in changes.decisions.values()} | set(changes.tasks)
 
 
-def _learned(known: KnownTask, new: Iterable[Learned], seq: int) -> str | None:
+def _learned(known: KnownTask, new: Iterable[LearnedReward], seq: int) -> str | None:
     """What is not folded yet, each with the event that has it."""
     left: list[Any] = []
     if known.learned:

@@ -29,7 +29,7 @@ from adats.service.stores.interface import (
     ExperimentRow,
     KeyRow,
     Keys,
-    Learned,
+    LearnedReward,
     Loaded,
     RewardKey,
     RewardRow,
@@ -135,7 +135,7 @@ class SQLiteReader:
         row = self._one(sql, (experiment, task))
         return None if row is None else rows.task_from(row)[1]
 
-    def learned(self, experiment: int, task: str) -> tuple[Learned, ...]:  # noqa: ARG002
+    def learned(self, experiment: int, task: str) -> tuple[LearnedReward, ...]:  # noqa: ARG002
         """Every commit folds what it has learned."""
         return ()
 
