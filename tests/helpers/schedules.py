@@ -40,7 +40,7 @@ from served import Local
 
 CLOSE = {"rtol": 1e-8, "atol": 1e-8}
 # Standard deviations by which beliefs of clicks and counts may differ when rewards come in another
-# order, or several at once; while there are few of them, the first anchor is far from the truth.
+# order, or several at once; with very few of them, sites have not been renewed often enough.
 NEARLY, NEARLY_AT_FIRST, FEW_REWARDS = 0.2, 0.5, 16
 TENANT = "default"
 STORED = ("counted", "held", "late")  # what becomes of a reward that is new

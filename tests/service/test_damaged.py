@@ -187,7 +187,7 @@ def test_a_copy_put_in_place_of_a_damaged_store_is_taken(torn, tmp_path, monkeyp
     ("hurt", "what"),
     [
         (lambda content: content[: len(content) // 2], "malformed"),
-        (lambda content: content[:-1], "its last page is cut off"),
+        (lambda content: content[:-1], "is damaged"),
         (lambda _: b"", "is empty, but it was not"),
         (lambda content: flipped(content, 5), "not a database"),
         (lambda content: flipped(content, 100), "damaged"),
@@ -217,7 +217,7 @@ def test_every_page_that_is_zeroed_is_found_out(whole, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("sql", "what"),
     [
-        ("PRAGMA user_version = 5", "has version 5"),
+        ("PRAGMA user_version = 6", "has version 6"),
         ("PRAGMA application_id = 7", "not a store of adats"),
         ("PRAGMA user_version = 1", "its column decisions.seq is not as it was made"),
         ("DROP INDEX decisions_by_name", "its index decisions_by_name is not as it was made"),

@@ -42,10 +42,12 @@ class Lazy(sqlite.SQLiteStore):
         if not self._connection.in_transaction:
             super().begin()
 
-    def commit(self, changes):
+    def save(self, changes):
         Lazy.commits += 1
         if Lazy.commits < 10:
-            super().commit(changes)
+            super().save(changes)
+        else:
+            self._write(changes)
 
 sqlite.SQLiteStore = Lazy
 """
@@ -126,10 +128,10 @@ class Failing(SQLiteStore):
 
     when = None
 
-    def commit(self, changes):
+    def save(self, changes):
         if self.when == "before":
             raise StoreError("disk I/O error")
-        super().commit(changes)
+        super().save(changes)
         if self.when == "after":
             raise StoreError("disk I/O error")
 
@@ -142,10 +144,10 @@ def ask_and_tell(engine, count=3):
         queue.start()
         try:
             asks = [DecisionRequest(f"t{i}", f"d{i}") for i in range(count)]
-            asked = [queue.do(lambda a=ask: engine.decide("default", "x", a)) for ask in asks]
+            asked = [queue.do(engine.decide, "default", "x", ask) for ask in asks]
             found = await asyncio.gather(*asked, return_exceptions=True)
-            tell = lambda: engine.reward("default", "x", RewardRequest("d0", 1.0))  # noqa: E731
-            found += await asyncio.gather(queue.do(tell), return_exceptions=True)
+            tell = queue.do(engine.reward, "default", "x", RewardRequest("d0", 1.0))
+            found += await asyncio.gather(tell, return_exceptions=True)
             return found, queue.trouble
         finally:
             await queue.close()

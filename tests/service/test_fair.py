@@ -76,6 +76,9 @@ class Nothing:
 
     flush = commit = undo = rollback = begin
 
+    def load(self, asked):
+        pass
+
     def has_due(self):
         return False
 
@@ -88,14 +91,14 @@ def time_used(seconds, **clients):
         queue.start()
         used, until = dict.fromkeys(clients, 0.0), time.monotonic() + seconds
 
-        def work(name, cost):
+        def work(_, name, cost):
             began = time.perf_counter()
             time.sleep(cost)
             used[name] += time.perf_counter() - began
 
         async def client(name, cost):
             while time.monotonic() < until:
-                await queue.do(lambda: work(name, cost), "t", name)
+                await queue.do(work, "t", name, cost)
 
         await asyncio.gather(
             *(client(n, cost) for n, (k, cost) in clients.items() for _ in range(k))

@@ -1,6 +1,7 @@
 """Promise 4: the log played into an empty store gives the same state and the same decisions."""
 
 import sqlite3
+from contextlib import closing
 
 import msgspec
 import numpy as np
@@ -14,13 +15,18 @@ from adats.service.replay import replay
 from adats.service.spec import ExperimentSpec
 from adats.service.stores.interface import DecisionRow, ExperimentRow, RewardRow, TaskRow
 from adats.service.stores.sqlite import SQLiteStore
-from adats.service.stores.sqlite_rows import sealed, task_checksum
+from adats.service.stores.sqlite_rows import sealed, task_checksum, total_to_keep
 from command import call
 from schedules import CASES, CLOSE, TENANT, Play, Rules, nearly, random_rules, random_schedule
 from served import GAUSSIAN, Local
 
 NUMBERS = ("id", "experiment", "decision", "crc")  # a crc is one of the row with its numbers
-TIMES = ("days_until", "believed_at", "believed_tasks")  # by the clock at the end of a commit
+TIMES = (
+    "days_until",
+    "believed_at",
+    "believed_tasks",
+    "total_version",
+)  # by the clock at the end of a commit
 KINDS = {"decisions": DecisionRow, "rewards": RewardRow, "experiments": ExperimentRow}
 
 
@@ -40,7 +46,7 @@ def contents(path):
     """All rows, without the numbers that the store gives them, an experiment after another."""
     connection = sqlite3.connect(path)
     tables = {}
-    for table in ("experiments", "tasks", "decisions", "rewards", "changes"):
+    for table in ("experiments", "totals", "tasks", "decisions", "rewards", "changes"):
         sql = f"SELECT * FROM {table}"
         if table == "rewards":
             sql = "SELECT r.*, d.decision_id FROM rewards r JOIN decisions d ON d.id = r.decision"
@@ -272,10 +278,10 @@ def test_changed_statistics_are_found_and_named(store, tmp_path, column):
 
 
 def test_what_all_tasks_taught_is_found_if_it_was_changed(store, tmp_path):
-    connection = sqlite3.connect(store)
-    (total,) = connection.execute("SELECT total FROM experiments").fetchone()
-    connection.close()
-    tamper(store, "experiments", "id = 1", total=(np.frombuffer(total) * 1.01).tobytes())
+    with closing(sqlite3.connect(store)) as connection, connection:
+        (total,) = connection.execute("SELECT total FROM totals").fetchone()
+        changed = total_to_keep(1, (np.frombuffer(total) * 1.01).tobytes())
+        connection.execute("UPDATE totals SET experiment = ?, total = ?, crc = ?", changed)
     assert played(store, tmp_path / "y.db").differences == ["x: what all tasks taught"]
 
 

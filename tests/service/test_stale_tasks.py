@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from adats.agents.steps import MOVED_TASKS
+from adats.models.latent import base
 from adats.service import replay as replay_module
 from adats.service import task_cache
 from adats.service.engine import Engine
@@ -54,7 +55,9 @@ def names(local):
 def contents(path):
     """What is kept of experiments and tasks, but for their ids and the checksums over these."""
     connection = sqlite3.connect(path)
-    experiment = connection.execute("SELECT version, arms, total FROM experiments").fetchall()
+    experiment = connection.execute(
+        "SELECT e.version, e.arms, t.total FROM experiments e JOIN totals t ON t.experiment = e.id"
+    ).fetchall()
     sql = "SELECT task, stats, rounds, pending, generation FROM tasks ORDER BY task"
     tasks = connection.execute(sql).fetchall()
     connection.close()
@@ -69,6 +72,13 @@ def local(tmp_path):
     local.close()
 
 
+@pytest.fixture
+def doubling(monkeypatch):
+    """Anchors are renewed when rewards have doubled, from the first on."""
+    monkeypatch.setattr(base, "FEW_REWARDS", 0.0)
+
+
+@pytest.mark.usefixtures("doubling")
 def test_a_reward_moves_two_tasks_and_in_the_end_all_are_up_to_date(local):
     generation, changes = 0, 0
     for task, decision_id, reward in events(count=150):
@@ -83,8 +93,15 @@ def test_a_reward_moves_two_tasks_and_in_the_end_all_are_up_to_date(local):
         assert all(after[name] == now for name in moved)
         changes += now != generation
         generation = now
-    assert changes == 5
+    assert changes == 8  # 1, 2, 4, ... 128
     assert set(anchors(local).values()) == {generation}
+
+
+def test_while_rewards_are_few_each_has_a_new_anchor(local):
+    play(local, events(count=30))
+    assert served_of(local).meta.generation == 30
+    oldest = min(anchors(local).values())
+    assert 30 - oldest <= TASKS / MOVED_TASKS  # nobody waits longer than all others take
 
 
 def test_what_all_tasks_taught_is_the_sum_of_what_is_kept_of_them(local):
@@ -189,10 +206,11 @@ def test_a_changed_count_is_found_even_after_a_forgotten_task(tmp_path, local):
     assert found.differences == ["x: task t05"]
 
 
+@pytest.mark.usefixtures("doubling")
 def test_a_task_that_is_forgotten_is_not_moved(local):
     play(local, events()[:32])
-    stale = [task for task, anchor in anchors(local).items() if anchor != 3]
-    assert served_of(local).meta.generation == 3
+    stale = [task for task, anchor in anchors(local).items() if anchor != 6]
+    assert served_of(local).meta.generation == 6
     assert len(stale) > 4
     for task in stale:
         local.forget("x", task)
@@ -200,9 +218,10 @@ def test_a_task_that_is_forgotten_is_not_moved(local):
     assert not set(stale) & set(names(local))
 
 
+@pytest.mark.usefixtures("doubling")
 def test_a_task_that_is_damaged_keeps_no_other_back(tmp_path, local):
     play(local, events()[:32])
-    stale = [task for task, anchor in sorted(anchors(local).items()) if anchor != 3]
+    stale = [task for task, anchor in sorted(anchors(local).items()) if anchor != 6]
     local.close()
     connection = sqlite3.connect(tmp_path / "x.db")
     connection.execute("UPDATE tasks SET rounds = 7 WHERE task = ?", (stale[1],))
@@ -211,9 +230,10 @@ def test_a_task_that_is_damaged_keeps_no_other_back(tmp_path, local):
     local.__init__(tmp_path / "x.db", Clock())
     play(local, [("new", f"n{i}", 1.0) for i in range(20)])
     served = served_of(local)
-    assert all(served.stats(task).anchor == 3 for task in stale if task != stale[1])
+    assert all(served.stats(task).anchor == 6 for task in stale if task != stale[1])
 
 
+@pytest.mark.usefixtures("doubling")
 def test_an_arm_that_is_added_makes_all_tasks_stale_once(local):
     play(local, events()[:32])
     local.add_arm("x", NewArm("d", like="b"))

@@ -31,7 +31,7 @@ SEEN = json.loads((ASSETS / "seen.json").read_text())
 UNRELEASED = ("e13", "e14")
 # Clicks were worked out otherwise, in the last digits, when no release had version 2 yet: the same
 # was found before there was a version 4.
-CHANGED = {"2": ["e10: d51", "e10: d88", "e8: d106"]}
+CHANGED = {"2": ["e8: d106"]}
 
 
 def of_released(names):
@@ -91,7 +91,8 @@ def test_a_store_of_each_version_goes_on(old):
 def test_a_store_of_each_version_replays(old, tmp_path, monkeypatch, capsys):
     path, version = old
     before = path.read_bytes()
-    assert command.call(monkeypatch, "replay", path) == 1  # it names what is not as it was
+    changed = int(version) < 5  # then it names what is not as it was
+    assert command.call(monkeypatch, "replay", path) == changed
     assert "decisions: " in capsys.readouterr().out
     assert path.read_bytes() == before  # a copy was played
     source, target = SQLiteStore(path), SQLiteStore(tmp_path / "y.db")
@@ -120,7 +121,7 @@ def test_rewards_of_each_version_are_known_again(old):
 @pytest.mark.parametrize("version", [version for version in SEEN if int(version) < VERSION])
 def test_an_upgrade_that_fails_changes_nothing(tmp_path, version):
     path = kept(tmp_path, version)
-    run(path, "UPDATE decisions SET explored = 1 - explored WHERE id = 3")
+    run(path, "UPDATE experiments SET seed = 1 - seed WHERE id = 3")
     before = path.read_bytes()
     with pytest.raises(FileFormatError, match="is not as written"):
         SQLiteStore(path)

@@ -113,6 +113,7 @@ class Agent(BatchVerbs):
         self._said_one_by_one = False
         self._told: dict[Any, None] = {}  # the last decisions of `ask` that got a reward
         self._stale: list[Task] | None = None  # to be brought up to date; None: not known
+        self._kept: dict[Task, TaskState | None] | None = None  # for a batch that fails to put back
         self._blank = self._setup.new_state(self._meta)  # of a task of which nothing is known
 
     # looking
@@ -295,7 +296,7 @@ class Agent(BatchVerbs):
             self._renew()
 
     def _renew(self) -> None:
-        """Bring the next two stale tasks up to date, in the order in which tasks came."""
+        """Bring the next two stale tasks up to date."""
         if self._stale is None:
             self._stale = self._book.stale(self._meta)
             self._stale.reverse()
@@ -304,6 +305,8 @@ class Agent(BatchVerbs):
             task = self._stale.pop()
             state = self._book.get(task)
             if state is not None and self._meta.is_stale(state.stats):
+                if self._kept is not None:
+                    self._kept.setdefault(task, state)
                 state, self._meta = self._setup.renew(self._meta, state)
                 self._book.put(task, state)
                 done += 1

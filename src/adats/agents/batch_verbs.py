@@ -43,6 +43,7 @@ class BatchVerbs:
     _rewarded: BoolArray  # which decisions of batches have their reward
     _columns: bool | None  # whether tasks are in columns; None: if there are many
     _stale: list[Task] | None
+    _kept: dict[Task, TaskState | None] | None
     _said_one_by_one: bool
 
     def ask_many(
@@ -250,7 +251,7 @@ class BatchVerbs:
         self._say_one_by_one(reason)
         rows = list(reward_rows(columns, self._setup.arms))
         counts = self._counts_of(decision_ids(columns))
-        kept = {task: self._book.get(task) for task in tasks_in(columns)}
+        kept = self._kept = {task: self._book.get(task) for task in tasks_in(columns)}
         meta, count, rewarded = self._meta, self._decisions, self._rewarded
         try:
             for i, options in enumerate(rows):  # noqa: B007
@@ -262,6 +263,8 @@ class BatchVerbs:
                 more = bad_rows(rows[i + 1 :], self._setup.arms, self._meta)
                 raise RowsError([i, *more], str(error)) from None
             raise
+        finally:
+            self._kept = None
         if counts is not None:
             self._rewarded = decision_numbers.with_rewards(rewarded, counts)
 

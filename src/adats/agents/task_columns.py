@@ -219,13 +219,15 @@ class ColumnBook(Mapping[Task, TaskState]):
             self._numbers.resize(more, refcheck=False)
 
     def stale(self, meta: MetaBelief) -> list[Task]:
-        """Tasks that had better be digested anew, in the order in which they came."""
-        stale = meta.stale_rows(self.array[: self._used, : self.layout.stats]).tolist()
-        return [
-            task
+        """Tasks that had better be digested anew, the oldest digests first."""
+        rows = self.array[: self._used, : self.layout.stats]
+        stale, numbers = meta.stale_rows(rows).tolist(), meta.row_generations(rows).tolist()
+        found = [
+            (numbers[row], task) if row >= 0 else (meta.generation_of(self[task].stats) or 0, task)
             for task, row in self._row.items()
             if (stale[row] if row >= 0 else meta.is_stale(self[task].stats))
         ]
+        return [task for _, task in sorted(found, key=lambda one: one[0])]
 
     # files
 

@@ -44,8 +44,9 @@ class DictBook(dict[Task, TaskState]):
     delete = dict[Task, TaskState].__delitem__
 
     def stale(self, meta: MetaBelief) -> list[Task]:
-        """Tasks that had better be digested anew, in the order in which they came."""
-        return [task for task, state in self.items() if meta.is_stale(state.stats)]
+        """Tasks that had better be digested anew, the oldest digests first."""
+        stale = [(task, state.stats) for task, state in self.items() if meta.is_stale(state.stats)]
+        return [task for task, _ in sorted(stale, key=lambda one: meta.generation_of(one[1]) or 0)]
 
 
 def pack_states(states: Iterable[TaskState]) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """`adats serve`, `adats keys`, `adats replay`."""
 
-import os
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,9 +32,6 @@ def serve(
 ) -> None:
     """Decisions and rewards over HTTP, durable, in one process."""
     need_service()
-    if os.environ.get("OPENBLAS_NUM_THREADS") is None:  # threads only slow down small matrices
-        os.environ["OPENBLAS_NUM_THREADS"] = "1"
-        os.execv(sys.executable, [sys.executable, "-m", "adats", *sys.argv[1:]])
     from adats.service.server import serve as run
 
     def announce(address: str) -> None:

@@ -21,8 +21,9 @@ from adats.learning.fitting.fitted import prior_of_others
 from adats.learning.fitting.structures import Structure, StructureScore, check, chosen
 from adats.learning.linear_verdict import linear_verdict
 from adats.learning.log_checks import duplicated, swapped
+from adats.learning.logs.columns import Plan
 from adats.learning.outliers import Outlier, outliers
-from adats.learning.tables import is_statistics, load_statistics
+from adats.learning.tables import evenly, is_statistics, load_statistics
 from adats.learning.verdict import Early, Verdict, adaptive, by_propensity, nothing, verdict
 from adats.learning.worth import Worth, worth
 from adats.models.core.summary import SummaryTable, interval
@@ -54,7 +55,7 @@ class _Source(NamedTuple):
     """Statistics, and the log that they were counted in, if there is one."""
 
     table: Any
-    log: Any
+    log: Plan | None
     dropped: int
 
 
@@ -90,8 +91,7 @@ class Analysis:
     @cached_property
     def points(self) -> TaskPoints:
         """Of at most two hundred tasks, evenly spaced."""
-        chosen = np.linspace(0, len(self.table) - 1, min(POINTS, len(self.table)))
-        some = self.table.subset(chosen.round().astype(np.intp))
+        some = self.table.subset(evenly(len(self.table), POINTS))
         low, mean, high = interval(self.prior.task_prior()) * self.table.units
         own, learned = some.own() * self.table.units, self.fitted.means(some) * self.table.units
         return TaskPoints(np.array([low, mean, high]), own, learned)
@@ -172,12 +172,12 @@ def analyse(
     if table.arms is None:
         judged = linear_verdict(table, found, diagonal=diagonal, seed=seed)
     else:
-        judged = _verdict(told, model, columns, _rng(seed, 5))
+        judged = _verdict(told, _rng(seed, 5))
     progress(STEPS[2])
-    calibrated = _calibration(told, found, model, columns, seed)
+    calibrated = _calibration(told, found, seed)
     names = [] if table.arms is None else list(table.names)
     moved = None if calibrated is None else drift(calibrated, names)
-    noted = _warnings(told, model, batch, columns)
+    noted = _warnings(told, batch)
     if moved is not None and moved.warning is not None:
         noted += (moved.warning,)
     about = found.about | {"warnings": [*found.warnings, *noted]}
@@ -216,7 +216,7 @@ def fit(
     batch = columns.pop("batch", None)
     told = _read(source, model, on_bad, columns)
     found = estimate(told.table, model=model, diagonal=diagonal, structure=structure)
-    for text in _warnings(told, model, batch, columns):
+    for text in _warnings(told, batch):
         warnings.warn(text, stacklevel=2)
     return found.meta
 
@@ -238,27 +238,25 @@ def _read(source: Any, model: str, on_bad: Any, columns: dict[str, Any]) -> _Sou
             )
         if kept:
             return _Source(reduce(add, map(load_statistics, kept)), None, 0)
-    log = logs.read_log(source)
-    found = logs.statistics(log, model=model, on_bad=on_bad, **columns)
+    log = logs.planned(source, model=model, **columns)
+    found = logs.statistics(log, on_bad=on_bad)
     return _Source(found.table, log, found.dropped)
 
 
-def _warnings(
-    told: _Source, model: str, batch: str | None, columns: dict[str, Any]
-) -> tuple[str, ...]:
+def _warnings(told: _Source, batch: str | None) -> tuple[str, ...]:
     """What looks like a mistake in the log, or like visitors who come again."""
-    found = swapped(told.table)
-    counted = told.table.arms is not None and told.table.kind.SUMS_TELL
+    table = told.table
+    found = swapped(table)
+    counted = table.arms is not None and table.kind.SUMS_TELL
     if batch is not None and not counted:
-        raise ValueError(f"a batch is for binary and count models, not for a {model} one")
+        raise ValueError(f"a batch is for binary and count models, not for a {table.model} one")
     if told.log is None:
         return found
-    tasks = logs.spread(told.table.tasks, TASKS)
-    twice = duplicated(told.log, model=model, tasks=tasks, **columns)
+    twice = duplicated(told.log, tasks=logs.spread(table.tasks, TASKS))
     found += twice
     if counted and not twice:  # else batches vary for that reason
-        parts = logs.batches(told.log, model=model, batch=batch, **columns)
-        text = None if parts is None else dispersion(parts, model=model).warning
+        parts = logs.batches(told.log, batch=batch)
+        text = None if parts is None else dispersion(parts, model=table.model).warning
         found += () if text is None else (text,)
     return found
 
@@ -272,7 +270,7 @@ def _without_names(table: Any, model: str, structure: str) -> Any:
         return None
 
 
-def _verdict(told: _Source, model: str, columns: dict[str, Any], rng: Rng) -> Verdict:
+def _verdict(told: _Source, rng: Rng) -> Verdict:
     """The verdict on arms: with propensities, or after a look at how the log was allocated."""
     table = told.table
     n, s = table.table[:, 0], table.table[:, 1]
@@ -282,15 +280,14 @@ def _verdict(told: _Source, model: str, columns: dict[str, Any], rng: Rng) -> Ve
         return verdict(counts, rng=rng)
     some = np.sort(rng.permutation(len(table))[:LOOKED])
     tasks = table.subset(some).tasks
-    log: dict[str, Any] = {"model": model, "arms": table.arms, **columns}
-    weighted = logs.weighted_cells(told.log, tasks=table.tasks, **log)
+    weighted = logs.weighted_cells(told.log, tasks=table.tasks, arms=table.arms)
     if weighted is not None:
         pulls, sums = by_propensity(*weighted)
         if squares is not None:
             squares = squares * pulls / np.maximum(n, 1.0)
         counts = counted(pulls, sums, table.model, squares).lasting(table.pulls)
         return verdict(counts, weighted=True, rng=rng)
-    halves = logs.first_halves(told.log, tasks=tasks, **log)
+    halves = logs.first_halves(told.log, tasks=tasks, arms=table.arms)
     early = None if halves is None else Early(*halves)
     if early is not None and len(tasks) < len(table):
         reason = adaptive(counts.take(some), early, rng)
@@ -300,17 +297,12 @@ def _verdict(told: _Source, model: str, columns: dict[str, Any], rng: Rng) -> Ve
     return verdict(counts, early=early, rng=rng)
 
 
-def _calibration(
-    told: _Source, found: Fitted, model: str, columns: dict[str, Any], seed: int
-) -> Calibration | None:
+def _calibration(told: _Source, found: Fitted, seed: int) -> Calibration | None:
     """One step ahead, where there is a log with times, and with a row a pull."""
-    if told.log is None or columns.get("pulls") is not None:
+    table, log = told.table, told.log
+    if log is None or "pulls" in log.numbers or not log.times or table.since is None:
         return None
-    table = told.table
-    if columns.get("time") is None and "time" not in told.log.columns:
+    if table.arms is not None and table.packed:
         return None
-    if table.since is None or (table.arms is not None and table.packed):
-        return None
-    tasks = logs.spread(table.tasks, TASKS)
-    rows = logs.rows(told.log, model=model, tasks=tasks, arms=table.arms, **columns)
+    rows = logs.rows(log, tasks=logs.spread(table.tasks, TASKS), arms=table.arms)
     return calibrate(table, found, rows, rng=_rng(seed, 3))

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import kolmogorov
 
 from adats.learning.fitting.fitted import Fitted, prior_of_others
-from adats.learning.tables import Table
+from adats.learning.tables import Table, evenly
 from adats.models.core.types import FloatArray, IntArray, Rng
 
 TASKS = 200  # looked at, at most
@@ -85,7 +85,7 @@ def calibrate(table: Table, fitted: Fitted, rows: Sequence[Any], *, rng: Rng) ->
     if not rows:
         raise ValueError("no rows to look at: give those of at least one task")
     place = {task: i for i, task in enumerate(table.tasks)}
-    chosen = np.linspace(0, len(rows) - 1, min(TASKS, len(rows))).round().astype(int).tolist()
+    chosen = evenly(len(rows), TASKS).tolist()
     values, middles, tasks, arms, times = [], [], [], [], []
     for task, actions, rewards, *clock in (rows[i] for i in chosen):
         if task not in place:

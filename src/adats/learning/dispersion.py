@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaincc
 
-from adats.learning.logs.batches import Batches
+from adats.learning.logs import Batches
 from adats.learning.tables import KINDS
 from adats.models.core.types import FloatArray, IntArray
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from adats.learning.logs.columns import Plan, plan
-from adats.learning.logs.reading import fetch, ibis, read_log
-from adats.learning.logs.task_rows import as_written
+from adats.learning.logs import as_written, planned
+from adats.learning.logs.columns import Plan
+from adats.learning.logs.reading import fetch, ibis
 from adats.models.core.types import FloatArray, Task
 
 SHARE = 0.01  # of rows that are in the log twice, where their times tell them apart
@@ -15,6 +15,7 @@ GROUPS = 20  # different rows, below which nothing is said
 LIMIT = 100_000  # different rows that are looked at
 HOUR = 3600.0
 COUNT = "times in the log"
+DECISION = "decision_id"
 
 
 def swapped(table: Any) -> tuple[str, ...]:
@@ -29,27 +30,25 @@ def swapped(table: Any) -> tuple[str, ...]:
     )
 
 
-def duplicated(
-    log: Any, *, model: str, tasks: Sequence[Task], decision_id: str = "decision_id", **columns: Any
-) -> tuple[str, ...]:
+def duplicated(log: Any, *, tasks: Sequence[Task], **columns: Any) -> tuple[str, ...]:
     """A warning where rows of some tasks are in the log twice.
 
     Rows of one decision and arm are the same row. Without decisions: where times tell rows of a
     task apart, rows that are alike in all columns are; and where they do not, if nearly all
     different rows come an even number of times.
     """
-    use = plan(read_log(log), model=model, **columns)
+    use = planned(log, **columns)
     keys = {name: column.name for name, column in use.keys.items()}
     some = use.log.filter(use.keys["task"].value.isin(as_written(use, tasks)))
-    if decision_id in use.log.columns:
-        names = list(dict.fromkeys([*keys.values(), decision_id]))
-        some = some.filter(some[decision_id].notnull())
+    if DECISION in use.log.columns:
+        names = list(dict.fromkeys([*keys.values(), DECISION]))
+        some = some.filter(some[DECISION].notnull())
         if use.stats is None:  # a decision has several rows if it is a set of arms
             names += [column.name for column in use.numbers.values() if column.name not in names]
         found = _groups(some, names)
         again = float(found[COUNT].to_numpy().sum()) - len(found)
         if again:
-            return (_text(again, found, f"share their {decision_id} and arm with another"),)
+            return (_text(again, found, f"share their {DECISION} and arm with another"),)
         return ()
     found = _groups(some, list(use.log.columns))
     n = found[COUNT].to_numpy().astype(np.float64)

@@ -6,6 +6,7 @@ import numpy as np
 from scipy.special import gammaincc
 
 from adats.learning.fitting.fitted import Fitted, prior_of_others
+from adats.learning.fitting.linear import as_rows
 from adats.learning.tables import ArmTable, LinearTable
 from adats.models.core.product import ProductArms
 from adats.models.core.types import FloatArray, Task
@@ -13,7 +14,6 @@ from adats.models.core.types import FloatArray, Task
 LEVEL = 0.05  # chance that any task at all is flagged, where all are alike
 CLOSE = 50  # so many tasks are looked at closely: their own part is taken out of the prior
 CHUNK = 4096
-RANK = 1e-10  # eigenvalues below this share of the largest count as zero
 
 
 class Outlier(NamedTuple):
@@ -49,19 +49,13 @@ def outliers(table: Any, fitted: Fitted, *, most: int = 5) -> list[Outlier]:
 def _distances(prior: Any, table: LinearTable) -> tuple[FloatArray, FloatArray]:
     """Squared distance of each task's least-squares estimate from the prior, and its dimension.
 
-    Of tasks that are alike it is χ² with as many degrees of freedom. With G = VΛVᵀ, the rows
-    Λ^½Vᵀ and the numbers Λ^-½Vᵀ(xy - G mean) stand for the task, and N is their covariance.
+    Of tasks that are alike it is χ² with as many degrees of freedom; N is the covariance of the
+    rows y - R mean that stand for a task.
     """
     far, ranks = np.empty(len(table)), np.empty(len(table))
     for i in range(0, len(table), CHUNK):
-        moments = table.moments[i : i + CHUNK]
-        gram = moments[:, :-1, :-1]
-        values, vectors = np.linalg.eigh(gram)
-        seen = values > RANK * np.maximum(values[:, -1:], np.finfo(np.float64).tiny)
-        roots = np.sqrt(np.where(seen, values, 0.0))
-        left = np.einsum("sij,si->sj", vectors, moments[:, :-1, -1] - gram @ prior.mean)
-        y = np.where(seen, left, 0.0) / np.where(seen, roots, 1.0) / prior.noise
-        half = (roots[:, :, None] * vectors.transpose(0, 2, 1)) @ prior.factor / prior.noise
+        root, y, seen = as_rows(table.moments[i : i + CHUNK])
+        y, half = (y - root @ prior.mean) / prior.noise, root @ prior.factor / prior.noise
         cov = half @ half.transpose(0, 2, 1) + np.eye(len(prior.mean))
         far[i : i + CHUNK] = (y * np.linalg.solve(cov, y[:, :, None])[:, :, 0]).sum(axis=1)
         ranks[i : i + CHUNK] = seen.sum(axis=1)

@@ -56,15 +56,15 @@ def sentence(verdict: Verdict) -> str:
 
 def report_text(found: "Analysis", command: str | None = None) -> str:
     """All of report.md; `command` is what it was made by."""
-    linear = found.table.arms is None
+    linear, sized = found.table.arms is None, not math.isnan(found.verdict.saving)
     parts = [
         "# Is sharing worth it?",
         _bold(found.sentence, "."),
-        *_first_figure(found.verdict),
+        *["![What sharing saves, with its 90 % interval](verdict.png)"] * sized,
         f"{WHAT_TO_DO[found.verdict.answer]}.",
         *_warnings(found),
         _log(found),
-        *_judged(found.verdict, linear),
+        *(_judged(found.verdict, linear) if sized else []),
         *_structures(found),
         "## The prior of a new task",
         "![The prior of a new task, and the tasks of the log](prior.png)",
@@ -78,19 +78,13 @@ def report_text(found: "Analysis", command: str | None = None) -> str:
         *_calibration(found.calibration),
         "## Does it move?",
         *_drift(found.drift),
-        *_allocation(found),
+        *["![Which arms were pulled over time](allocation.png)"] * (found.allocation is not None),
         "## Tasks unlike the rest",
         *_outliers(found),
         "## How this was made",
         _made(command),
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def _first_figure(verdict: Verdict) -> list[str]:
-    if math.isnan(verdict.saving):
-        return []
-    return ["![What sharing saves, with its 90 % interval](verdict.png)"]
 
 
 def _log(found: "Analysis") -> str:
@@ -113,8 +107,6 @@ def _warnings(found: "Analysis") -> list[str]:
 
 
 def _judged(verdict: Verdict, linear: bool) -> list[str]:
-    if math.isnan(verdict.saving):
-        return []
     said = ". ".join(f"{reason[:1].upper()}{reason[1:]}" for reason in verdict.reasons) + "."
     if linear:
         return [
@@ -239,12 +231,6 @@ def _drift(found: Drift | None) -> list[str]:
         f"{found.chance:.2g}. Of logs that do not move, one in {1 / DRIFT_LEVEL:.0f} is warned of "
         "(errors are taken over tasks)."
     ]
-
-
-def _allocation(found: "Analysis") -> list[str]:
-    if found.allocation is None:
-        return []
-    return ["![Which arms were pulled over time](allocation.png)"]
 
 
 def _pulls(value: float) -> str:

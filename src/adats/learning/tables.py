@@ -240,10 +240,9 @@ class LinearTable:
                 f"{', '.join(self.features)}, and {', '.join(other.features)}"
             )
         tasks = _union(self.tasks, other.tasks)
-        n = np.zeros(len(tasks))
-        moments = np.zeros((len(tasks), *self.moments.shape[1:]))
-        n[: len(self)], moments[: len(self)] = self.n, self.moments
-        rows = _places(tasks, other.tasks)
+        rows, more = _places(tasks, other.tasks), len(tasks) - len(self)
+        n = np.pad(self.n, (0, more))
+        moments = np.pad(self.moments, ((0, more), (0, 0), (0, 0)))
         n[rows] += other.n
         moments[rows] += other.moments
         return LinearTable(tasks, self.features, n, moments, *_range(self, other))
@@ -251,6 +250,11 @@ class LinearTable:
 
 Table = ArmTable | LinearTable
 TABLES: dict[str, type[Table]] = {"linear": LinearTable, **dict.fromkeys(KINDS, ArmTable)}
+
+
+def evenly(size: int, most: int) -> IntArray:
+    """Places of at most so many out of `size`, evenly spaced."""
+    return np.linspace(0, size - 1, min(most, size)).round().astype(np.intp)
 
 
 def _check_names(what: str, names: tuple[Any, ...]) -> None:

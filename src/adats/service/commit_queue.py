@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar, TypeVarTuple
 
 from adats.service.engine import Engine
 from adats.service.errors import Busy, DamagedStore, Refusal, StoreError
@@ -21,6 +21,7 @@ from adats.service.fair_queue import FairQueue
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 MOST_IN_GROUP, LONGEST_GROUP = 64, 0.01  # operations, and seconds
 LONG = 0.003  # seconds of an operation that is done alone, in the thread
@@ -34,10 +35,15 @@ log = logging.getLogger("adats.service")
 
 
 class _Job(NamedTuple):
-    work: Callable[[], Any]
+    work: Callable[..., Any]  # of what was asked
+    asked: tuple[Any, ...]  # the tenant and the experiment first
     done: asyncio.Future[Any]
-    owner: tuple[str, str]  # tenant and experiment
     size: float  # operations in it; infinite if it may take long
+
+    @property
+    def owner(self) -> tuple[str, str]:
+        tenant, experiment, *_ = self.asked
+        return tenant, experiment
 
 
 class _Group:
@@ -47,22 +53,28 @@ class _Group:
         self.jobs: list[_Job] = []
         self.results: list[Any] = []
         self.seconds: list[float] = []  # of each job
-        self.flush_seconds = self.commit_seconds = 0.0
+        self.shared_seconds = self.commit_seconds = 0.0
 
-    def run(self, job: _Job) -> None:
-        self.jobs.append(job)
+    def run(self, engine: Engine) -> None:
         began = time.perf_counter()
-        try:
-            result = job.work()
-        except Refusal as error:
-            result = error
-        self.seconds.append(time.perf_counter() - began)
-        self.results.append(result)
-
-    def flush(self, engine: Engine) -> None:
-        began = time.perf_counter()
+        engine.load(job.asked for job in self.jobs)
+        loaded = before = time.perf_counter()
+        for job in self.jobs:
+            try:
+                result = job.work(*job.asked)
+            except Refusal as error:
+                result = error
+            self.results.append(result)
+            after = time.perf_counter()
+            self.seconds.append(after - before)
+            before = after
         engine.flush()
-        self.flush_seconds = time.perf_counter() - began
+        self.shared_seconds = loaded - began + time.perf_counter() - before
+
+    def commit(self, engine: Engine) -> None:
+        began = time.perf_counter()
+        engine.commit()
+        self.commit_seconds = time.perf_counter() - began
 
 
 class CommitQueue:
@@ -101,13 +113,19 @@ class CommitQueue:
         self._thread.shutdown()
 
     async def do(
-        self, work: Callable[[], T], tenant: str = "", experiment: str = "", size: float = 1.0
+        self,
+        work: Callable[[str, str, *Ts], T],
+        tenant: str,
+        experiment: str,
+        *more: *Ts,
+        size: float = 1.0,
     ) -> T:
         """The result of an operation, once it is durable. `size`: how many it is, or infinity."""
         if self._closing or len(self._waiting) >= self._most_waiting:
             raise Busy(f"{len(self._waiting)} requests are waiting")
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._waiting.put(tenant, experiment, _Job(work, done, (tenant, experiment), size))
+        asked = (tenant, experiment, *more)
+        self._waiting.put(tenant, experiment, _Job(work, asked, done, size))
         self._arrived.set()
         return await done
 
@@ -150,10 +168,12 @@ class CommitQueue:
             if alone is None and self._waiting and self._is_long(self._waiting.first()):
                 alone = self._waiting.pop()
             if alone is not None:
-                await self._in_thread(self._run_alone, group, alone)
+                group.jobs = [alone]
+                await self._in_thread(self._run_alone, group)
             else:
-                self._run_short(group)
-                await self._in_thread(self._commit, group)
+                group.jobs = self._short_jobs()
+                group.run(self.engine)
+                await self._in_thread(group.commit, self.engine)
         except Exception as error:
             self.engine.undo()
             await self._failed(error, group.jobs or self._kept_waiting(alone))
@@ -172,40 +192,46 @@ class CommitQueue:
             return [alone]
         return [self._waiting.pop() for _ in range(min(MOST_IN_GROUP, len(self._waiting)))]
 
+    def _seconds(self, job: _Job) -> float:
+        """That it will take, as far as one knows."""
+        return max(job.size, 1.0) * self._cost.get(job.owner, math.inf)
+
     def _is_long(self, job: _Job) -> bool:
-        """Whether it keeps others waiting, as far as one knows: it is done alone, off the loop."""
-        return max(job.size, 1.0) * self._cost.get(job.owner, math.inf) > LONG
+        """Whether it keeps others waiting: it is done alone, off the loop."""
+        return self._seconds(job) > LONG
 
-    def _run_alone(self, group: "_Group", job: _Job) -> None:
-        group.run(job)
-        group.flush(self.engine)
-        self._commit(group)
+    def _run_alone(self, group: "_Group") -> None:
+        group.run(self.engine)
+        group.commit(self.engine)
 
-    def _run_short(self, group: "_Group") -> None:
-        until = time.perf_counter() + LONGEST_GROUP
-        while self._waiting and len(group.jobs) < MOST_IN_GROUP and time.perf_counter() < until:
-            if self._is_long(self._waiting.first()):
+    def _short_jobs(self) -> list[_Job]:
+        """Those that are next, as far as they are short."""
+        jobs: list[_Job] = []
+        left = LONGEST_GROUP
+        while self._waiting and len(jobs) < MOST_IN_GROUP and left > 0:
+            seconds = self._seconds(self._waiting.first())
+            if seconds > LONG:
                 break
-            group.run(self._waiting.pop())
-        group.flush(self.engine)
-
-    def _commit(self, group: "_Group") -> None:
-        began = time.perf_counter()
-        self.engine.commit()
-        group.commit_seconds = time.perf_counter() - began
+            jobs.append(self._waiting.pop())
+            left -= seconds
+        return jobs
 
     def _charge(self, group: "_Group") -> None:
         """Each has used the time of its operation, and its part of what was done for all."""
         self.commit_seconds += group.commit_seconds
         count = max(len(group.jobs), 1)
-        flush, commit = group.flush_seconds / count, group.commit_seconds / count
+        shared, commit = group.shared_seconds / count, group.commit_seconds / count
         if len(self._cost) > MOST_COSTS:
             self._cost.clear()
+        used: dict[tuple[str, str], float] = {}
         for job, seconds in zip(group.jobs, group.seconds, strict=True):
-            self._waiting.pay(*job.owner, seconds + flush + commit)
+            owner = job.owner
+            used[owner] = used.get(owner, 0.0) + seconds + shared + commit
             if job.size < math.inf:
-                cost = (seconds + flush) / max(job.size, 1.0)
-                self._cost[job.owner] = (self._cost.get(job.owner, cost) + cost) / 2
+                cost = (seconds + shared) / max(job.size, 1.0)
+                self._cost[owner] = (self._cost.get(owner, cost) + cost) / 2
+        for owner, seconds in used.items():
+            self._waiting.pay(*owner, seconds)
 
     async def _in_thread(self, work: Callable[P, None], *more: P.args, **named: P.kwargs) -> None:
         loop = asyncio.get_running_loop()

@@ -3,12 +3,13 @@
 Sums of rewards are exact, so that what is forgotten can be taken out and nothing of it stays.
 """
 
-from collections.abc import Iterator
 from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
 
+from adats.models.core.types import Arm
 from adats.service.stores.interface import Bucket, Counts, DecisionRow, Reward
 
 HOUR, DAY = 3600, 86_400  # seconds
@@ -33,56 +34,57 @@ def tally(
     into: dict[Bucket, Counts], decision: DecisionRow, days_until: int, sign: int = 1
 ) -> None:
     """Count a decision as it is; with -1, do not count it any more."""
-    for bucket, counts in of_decision(decision, days_until):
-        known = into.get(bucket)
-        if known is None and sign > 0:
-            into[bucket] = counts
-            continue
-        new = (known or NOTHING).plus(counts, sign)
-        if new == NOTHING:
-            into.pop(bucket, None)
-        else:
-            into[bucket] = new
+    for arm, counts in _parts(decision):
+        _add(into, _bucket(decision, arm, days_until), counts, sign)
 
 
-def of_decision(decision: DecisionRow, days_until: int) -> Iterator[tuple[Bucket, Counts]]:
-    """One bucket; of a decision with several arms one for all, and one for each."""
+def tally_change(
+    into: dict[Bucket, Counts], old: DecisionRow, new: DecisionRow, days_until: int
+) -> None:
+    """Count a decision as it is now, and no more as it was: it is in the same buckets."""
+    for (arm, before), (_, after) in zip(_parts(old), _parts(new), strict=True):
+        _add(into, _bucket(new, arm, days_until), after.plus(before, -1), 1)
+
+
+def _add(into: dict[Bucket, Counts], bucket: Bucket, counts: Counts, sign: int) -> None:
+    known = into.get(bucket)
+    new = counts if known is None and sign > 0 else (known or NOTHING).plus(counts, sign)
+    if new == NOTHING:
+        into.pop(bucket, None)
+    else:
+        into[bucket] = new
+
+
+def _parts(decision: DecisionRow) -> list[tuple[Arm | None, Counts]]:
+    """For the arm; of a decision with several one for all (the arm None), and one for each."""
     action, counted = decision.action, decision.counted
-    total = None if counted is None else _exact_sum(counted)
     if not isinstance(action, list):
-        yield _part(decision, encode(action).decode(), total, days_until)
-        return
-    yield _part(decision, SEVERAL, total, days_until)
-    for i, arm in enumerate(action):
-        value = counted[i] if isinstance(counted, list) else None
-        yield _part(decision, encode(arm).decode(), value, days_until)
+        return [(action, _counts(decision, None if counted is None else _exact_sum(counted)))]
+    if not isinstance(counted, list):
+        return [(arm, _counts(decision, None)) for arm in (None, *action)]
+    values = zip((None, *action), (_exact_sum(counted), *counted), strict=True)
+    return [(arm, _counts(decision, value)) for arm, value in values]
 
 
-def _part(
-    decision: DecisionRow, arm: str, value: float | Fraction | None, days_until: int
-) -> tuple[Bucket, Counts]:
+def _counts(decision: DecisionRow, value: float | Fraction | None) -> Counts:
+    if value is None:
+        return Counts(1, decision.explored, int(decision.reward is not None))
+    n, d = value.as_integer_ratio()
+    places = BITS + 1 - d.bit_length()  # d is a power of two
+    total, squares = n << places, n * n << 2 * places
+    return Counts(1, decision.explored, int(decision.reward is not None), 1, total, squares)
+
+
+def _bucket(decision: DecisionRow, arm: Arm | None, days_until: int) -> Bucket:
+    span = DAY if decision.time < days_until else HOUR
+    start = int(decision.time // span) * span
     held_out = -1 if decision.holdout is None else decision.holdout
-    start, span = when(decision.time, days_until)
-    total = squares = 0
-    if value is not None:
-        n, d = value.as_integer_ratio()
-        places = BITS + 1 - d.bit_length()  # d is a power of two
-        total, squares = n << places, n * n << 2 * places
-    counts = Counts(
-        1,
-        decision.explored,
-        int(decision.reward is not None),
-        int(value is not None),
-        total,
-        squares,
-    )
-    return Bucket(decision.experiment, start, span, arm, held_out), counts
+    return Bucket(decision.experiment, start, span, _text(arm), held_out)
 
 
-def when(time: float, days_until: int) -> tuple[int, int]:
-    """Start and span of the bucket of a time."""
-    span = DAY if time < days_until else HOUR
-    return int(time // span) * span, span
+@lru_cache(maxsize=10_000)
+def _text(arm: Arm | None) -> str:
+    return encode(arm).decode()
 
 
 def by_days(counts: dict[Bucket, Counts], until: int) -> dict[Bucket, Counts]:

@@ -9,8 +9,9 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import msgspec
 
@@ -79,7 +80,7 @@ class Engine:
 
         What is left out is read when it is needed.
         """
-        tasks, decisions, rewards = set(), set(), []
+        tasks, decisions, rewards = set(), [], []
         for tenant, name, request in asked:
             try:
                 served = self.served(tenant, name)
@@ -89,12 +90,18 @@ class Engine:
                 if request.task not in served.task_cache:
                     tasks.add((served.id, request.task))
                 if request.decision_id is not None:
-                    decisions.add((served.id, request.decision_id))
+                    decisions.append((served.id, request.decision_id))
             elif isinstance(request, RewardRequest):
                 rewards.append(_reward_key(served, request))
             elif isinstance(request, RewardBatchRequest):
                 rewards += [_reward_key(served, one) for one in request.rewards]
-        self._group.load(Keys(tasks, decisions, rewards))
+        with suppress(DamagedStore):  # whoever needs what is damaged will find it
+            self._group.load(Keys((), decisions, rewards))
+            for key in rewards:
+                decision = self._group.decision(key.experiment, key.decision_id)
+                if decision is not None:
+                    tasks.add((key.experiment, decision.task))
+            self._group.load(Keys(tasks))
 
     def flush(self) -> None:
         """End the commit of all experiments that have changed; `commit` comes next."""
@@ -103,14 +110,13 @@ class Engine:
             served.flush(self._group, now)
         self._touched.clear()
         self._changes = self._group.changes()
-        self.store.write(self._changes)
         weight = sum(served.weight for served in self._served.values())
         while weight > MEMORY and len(self._served) > 1:
             weight -= self._served.popitem(last=False)[1].weight
 
     def commit(self) -> None:
         """Durable when it returns; it may be called in another thread."""
-        self.store.commit(self._changes)
+        self.store.save(self._changes)
 
     def undo(self) -> None:
         """Nothing since `begin` has happened."""
@@ -190,7 +196,7 @@ class Engine:
                 return _decision_result(known)
         if CONTROL.search(request.task) and served.task_cache.get(request.task) is None:
             check_new_name("task", request.task)
-        row = self.choose(served, decision_id, request)
+        row = served.decide(request, decision_id, self.now())
         self.add_decision(served, row)
         return _decision_result(row)
 
@@ -204,58 +210,22 @@ class Engine:
         served.decisions += 1
         served.counted += row.counted is not None
 
-    def choose(
-        self, served: ServedExperiment, decision_id: str, request: DecisionRequest
-    ) -> DecisionRow:
-        """A decision, which is not in the store yet."""
-        served.check_request(request.features, request.allowed, request.horizon)
-        try:
-            chosen = served.decide(
-                request.task,
-                decision_id,
-                features=request.features,
-                allowed=request.allowed,
-                horizon=request.horizon,
-            )
-        except ValueError as error:  # the oracle finds no action among the allowed arms
-            raise Invalid("allowed", str(error)) from None
-        decision, now = chosen.decision, self.now()
-        row = DecisionRow(
-            id=0,
-            experiment=served.id,
-            version=served.version + 1,
-            decision_id=decision_id,
-            task=request.task,
-            action=_list_of(decision.action),
-            features=None if decision.features is None else decision.features.tobytes(),
-            request=_other_fields(request),
-            propensity=_list_of(cast("float | tuple[float, ...]", decision.propensity)),
-            state_version=served.version,
-            prior_version=served.prior_version,
-            time=now,
-            explored=int(chosen.explored),
-            holdout=None if chosen.held_out is None else int(chosen.held_out),
-            due=rules.when_due(served.spec, now, served.counts_pending),
-            place=served.place(request.task),
-        )
-        return rules.of_no_arm(row) if row.action == [] else row
-
     def reward(self, tenant: str, name: str, request: RewardRequest) -> RewardResult:
         served, asked = self.served(tenant, name), request.decision_id
-        self._group.load(Keys(rewards=(_reward_key(served, request),)))
         decision = self._group.decision(served.id, asked)
         if decision is None:
             raise NotFound(f"there is no decision {asked!r}")
         now = self.now()
         reward = served.check_reward(decision, request.reward)
-        earlier = []
+        earlier: list[RewardRow] = []
         if decision.received:
             earlier = self._group.earlier_rewards(_reward_key(served, request))
         due = decision.due is not None and now >= decision.due
         settled = rules.settle(decision, served.spec, 0, 0) if due else decision
         outcome = rules.receive(settled, earlier, reward, request.reward_id, served.spec, now)
-        if outcome.decision is not None and outcome.decision.reward is not None:
-            served.check_reward(decision, outcome.decision.reward)  # the sum of several
+        new = outcome.decision
+        if new is not None and new.reward is not None and new.reward is not reward:
+            served.check_reward(decision, new.reward)  # the sum of several
         if due:
             settled = self._settle(served, decision)
             outcome = rules.receive(settled, earlier, reward, request.reward_id, served.spec, now)
@@ -435,17 +405,6 @@ def _check_told_apart(field: str, arm: Arm, others: Iterable[Arm]) -> None:
     for other in others:
         if other != arm and str(other) == str(arm):
             raise Invalid(field, f"arms {other!r} and {arm!r} cannot be told apart")
-
-
-def _list_of(value: T | tuple[T, ...]) -> T | list[T]:
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _other_fields(request: DecisionRequest) -> str | None:
-    """What was asked besides the task, to make the decision again."""
-    fields = {name: getattr(request, name) for name in ("features", "allowed", "horizon")}
-    given = {name: value for name, value in fields.items() if value is not None}
-    return msgspec.json.encode(given).decode() if given else None
 
 
 def _decision_result(row: DecisionRow) -> DecisionResult:

@@ -91,10 +91,13 @@ class Group:
                 known.last = made.last
 
     def experiment(self, tenant: str, name: str) -> ExperimentRow | None:
+        stored = self._store.experiment(tenant, name)
         for row in self._changes.experiments.values():
             if (row.tenant, row.name) == (tenant, name):
+                if row.total is None and stored is not None:
+                    return row._replace(total=stored.total)
                 return row
-        return self._store.experiment(tenant, name)
+        return stored
 
     def task(self, experiment: int, task: str) -> TaskRow | None:
         key = (experiment, task)
@@ -118,6 +121,14 @@ class Group:
                 place = (row.generation, task)
                 found += [place] if place > after else []
         return sorted(found)[:limit]
+
+    def unfolded_tasks(self, experiment: int, total_version: int) -> list[tuple[str, TaskRow]]:
+        """As in `Reader`, with what this group has changed."""
+        found = dict(self._store.unfolded_tasks(experiment, total_version))
+        for (of, task), row in self._changes.tasks.items():
+            if of == experiment and row.folded_in == total_version:
+                found[task] = row
+        return sorted(found.items())
 
     def decision(self, experiment: int, decision_id: str) -> DecisionRow | None:
         key = (experiment, decision_id)
@@ -154,12 +165,10 @@ class Group:
         """A new decision, or another state of one that was there."""
         key = (row.experiment, row.decision_id)
         old = self._decisions.get(key)
-        counts = self._changes.counts
         if old is None:
-            counters.tally(counts, row, days_until)
+            counters.tally(self._changes.counts, row, days_until)
         elif old.reward != row.reward or old.counted != row.counted:
-            counters.tally(counts, row, days_until)
-            counters.tally(counts, old, days_until, -1)
+            counters.tally_change(self._changes.counts, old, row, days_until)
         self._decisions[key] = self._changes.decisions[key] = row
 
     def add_reward(self, decision_id: str, row: RewardRow) -> None:
@@ -171,6 +180,9 @@ class Group:
         self._changes.tasks[experiment, task] = row
 
     def put_experiment(self, row: ExperimentRow) -> None:
+        known = self._changes.experiments.get(row.id)
+        if known is not None and row.total is None:
+            row = row._replace(total=known.total)
         self._changes.experiments[row.id] = row
 
     def add_belief(self, row: BeliefRow) -> None:
@@ -206,16 +218,14 @@ class Group:
 
     def changes(self) -> Changes:
         """All that is to be saved, in the order of events: by commit, task and place."""
-        changes = self._changes
+        changes, known = self._changes, self._decisions
 
-        def order(key: DecisionKey, row: DecisionRow | RewardRow) -> tuple[int, int, str, int]:
-            decision = self._decisions[key]
-            task = "" if decision is None else decision.task
-            return row.experiment, row.version, task, row.place
+        def order(item: tuple[DecisionKey, DecisionRow | RewardRow]) -> tuple[int, int, str, int]:
+            key, row = item
+            return row.experiment, row.version, known[key].task, row.place  # type: ignore[union-attr]
 
-        ordered = sorted(changes.decisions.items(), key=lambda item: order(*item))
-        changes.decisions = dict(ordered)
-        changes.rewards.sort(key=lambda item: order(*item))
+        changes.decisions = dict(sorted(changes.decisions.items(), key=order))
+        changes.rewards.sort(key=order)
         return changes
 
 

@@ -45,16 +45,19 @@ def receive(
     """A reward for a decision. One whose window is over must have been settled before."""
     if _is_again(earlier, reward, reward_id, spec):
         return RewardOutcome("duplicate")
-    received = decision._replace(received=decision.received + 1)
+    received = decision.received + 1
     late = is_late(decision, spec, now)
     if late and spec.late == "ignore":
-        return RewardOutcome("late", received)
+        return RewardOutcome("late", decision._replace(received=received))
     amount = reward
     if spec.several == "sum" and decision.reward is not None:
         amount = _plus(decision.reward, reward)
     if spec.apply == "at_window_end" and not late:
-        return RewardOutcome("held", received._replace(reward=amount))
-    return RewardOutcome("counted", received._replace(reward=amount, counted=amount, due=None))
+        return RewardOutcome("held", decision._replace(received=received, reward=amount))
+    return RewardOutcome(
+        "counted",
+        decision._replace(received=received, reward=amount, counted=amount, due=None),
+    )
 
 
 def settle(decision: DecisionRow, spec: ExperimentSpec, version: int, place: int) -> DecisionRow:

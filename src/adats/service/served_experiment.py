@@ -21,17 +21,27 @@ from adats.agents.prior_source import Marginal
 from adats.agents.steps import MOVED_TASKS, Setup, make_setup
 from adats.agents.task_state import TaskState
 from adats.models.core.errors import UnknownTask
-from adats.models.core.types import Arm, ArmBelief, Belief, FloatArray, MetaBelief, Stats
-from adats.service import counters
+from adats.models.core.types import (
+    Arm,
+    ArmBelief,
+    Belief,
+    BoolArray,
+    FloatArray,
+    MetaBelief,
+    Stats,
+)
+from adats.service import counters, rules
 from adats.service.errors import Invalid
-from adats.service.field_types import ArmNames, Rows
 from adats.service.group import Group
+from adats.service.messages import DecisionRequest
 from adats.service.priors import prior_of
 from adats.service.spec import ExperimentSpec, arms_of_control, check, options_of
-from adats.service.stores.interface import BeliefRow, DecisionRow, ExperimentRow, Reward
-from adats.service.task_cache import StaleTasks, TaskCache, TaskReader
+from adats.service.stores.interface import BeliefRow, DecisionRow, ExperimentRow, Reward, TaskRow
+from adats.service.task_cache import StaleTasks, TaskCache, TaskReader, unpacked
 
 DRAWS = 500  # to tell the chances of arms, where there is no formula
+LARGE_TOTAL = 64_000  # bytes: a larger one is not written at each commit
+MOST_UNFOLDED = 32  # tasks that may have changed since
 ROUND_OFF = 1e6  # a reward taken out whose square is this much larger than the rest leaves that
 
 
@@ -44,12 +54,6 @@ class Change(msgspec.Struct, frozen=True):
     features: list[float] | None = None
 
 
-class Chosen(NamedTuple):
-    decision: Decision
-    held_out: bool | None  # None: it could not be
-    explored: bool  # whether another action has the best mean
-
-
 class ServedExperiment:
     """AdaTS with its tasks in a store, a holdout, and randomness keyed by the decision."""
 
@@ -58,13 +62,13 @@ class ServedExperiment:
         check(spec)
         self.spec, self.meta = spec, prior_of(spec)
         self._setup = _setup_of(spec, self.meta)
-        self.version, self.prior_version = row.version, row.prior_version
+        self.id, self.version, self.prior_version = row.id, row.version, row.prior_version
         self.tasks, self.decisions, self.counted = row.tasks, row.decisions, row.counted
         self.days_until = row.days_until
         self._key = row.seed.to_bytes(8, "little")
         self._bits = np.random.PCG64(0)
         self._rng = np.random.Generator(self._bits)
-        self._stored = row
+        self._stored = row._replace(total=None)
         self._places: dict[str, int] = {}  # events of this commit, by task
         self._unfolded: dict[str, _Unfolded] = {}
         self._rewards = 0  # that were counted in this commit
@@ -79,15 +83,17 @@ class ServedExperiment:
             self._apply(change)
         if row.total:
             self.meta = self.meta.with_sums(np.frombuffer(row.total))
-
-    @property
-    def id(self) -> int:
-        return self._stored.id
+        self._total_size = len(row.total or b"")
+        self._in_total = self.meta if row.total else None
+        self._changed_otherwise = False  # what all taught: by an arm, or a task that is forgotten
+        self._folded: dict[str, bytes] = {}  # of tasks that changed since: what the total has
+        for task, kept in store.unfolded_tasks(row.id, row.total_version):
+            self._fold_again(task, kept)
 
     @property
     def weight(self) -> float:
         """Bytes in memory, roughly."""
-        learned = 5 * len(self._stored.total)  # with what is worked out from it
+        learned = 5 * self._total_size  # with what is worked out from it
         return 20_000.0 + learned + (10 + len(self.task_cache)) * self.task_cache.state_bytes
 
     def _check_policy(self) -> None:
@@ -128,17 +134,32 @@ class ServedExperiment:
 
     def _put_tasks(self, group: Group) -> None:
         for task, row in self.task_cache.take_changes().items():
+            folded = self._folded.get(task)
+            if folded is not None:
+                row = row._replace(folded=folded, folded_in=self._stored.total_version)
             group.put_task(self.id, task, row)
 
     def _renew(self, count: int) -> None:
         """Bring the next stale tasks up to date."""
         meta = self.meta
         found = islice(iter(lambda: self._stale_tasks.next(meta), None), count)
-        self._replace([(task, state, state, frozenset()) for task, state in found])
+        self._replace([(task, state, state, set()) for task, state in found])
 
-    def _replace(self, changes: list[tuple[str, TaskState, TaskState, frozenset[int]]]) -> None:
+    def _fold_again(self, task: str, row: TaskRow) -> None:
+        """What a task has learned since the total was written becomes part of it."""
+        assert row.folded is not None
+        self._folded[task] = row.folded
+        for stats, sign in ((row.folded, -1.0), (row.stats, 1.0)):
+            state = unpacked(row._replace(stats=stats), self._blank)
+            self.meta = self.meta.absorb(sign * state.digested(self.meta).message)
+
+    def _replace(self, changes: list[tuple[str, TaskState, TaskState, set[int]]]) -> None:
         """Put what tasks have learned, in some arms, in the place of what they taught before."""
         meta = self.meta
+        if self._total_size > LARGE_TOTAL:
+            for task, _, before, _ in changes:
+                if task not in self._folded:
+                    self._folded[task] = before.stats.flat().tobytes()
         digests, self.meta = meta.replace_tasks(
             [(before.digested(meta), state.stats, arms) for _, state, before, arms in changes]
         )
@@ -155,51 +176,68 @@ class ServedExperiment:
         return meta, state._replace(stats=digest.stats, digest=digest)
 
     def _learned(self, task: str, old: TaskState, new: TaskState, arms: Iterable[int]) -> None:
-        """Keep the new state of a task whose statistics changed in these arms."""
-        before, known = self._unfolded.get(task, (old, frozenset()))
-        self._unfolded[task] = _Unfolded(before, known | frozenset(arms))
-        self.task_cache.put(task, new._replace(digest=None))
+        """Keep the new state of a task, not digested, whose statistics changed in these arms."""
+        unfolded = self._unfolded.get(task)
+        if unfolded is None:
+            self._unfolded[task] = _Unfolded(old, set(arms))
+        else:
+            unfolded.arms.update(arms)
+        self.task_cache.put(task, new)
 
     # decisions
 
-    def decide(
-        self,
-        task: str,
-        decision_id: str,
-        *,
-        features: Rows | None,
-        allowed: ArmNames | None,
-        horizon: int | None,
-    ) -> Chosen:
-        setup = self._setup
-        self._bits.state = generator_state(self._key, decision_id)
-        seed = cast(Any, self._bits.state)["state"]["state"]  # of draws that count chances
+    def decide(self, request: DecisionRequest, decision_id: str, now: float) -> DecisionRow:
+        """A decision, which is not in the store yet; `Invalid` if it cannot be made."""
+        setup, task = self._setup, request.task
+        rows, mask, more = None, setup.arms.not_retired, _other_fields(request)
+        if more is not None or self.dim or self.counts_pending:
+            rows, mask = self._asked(request)
+        state = generator_state(self._key, decision_id)
+        self._bits.state = state
         known = self.task_cache.get(task)
         kept = self._blank if known is None else known
-        meta, state = self._present(task, kept)
-        rows = setup.arms.rows(features, state.stats.pending_shape[0])
-        mask = setup.arms.mask(allowed, None if rows is None else len(rows))
-        choice, state = setup.decide(
-            meta, state, self._rng, rows, mask, horizon, draws=seed, logged=True
-        )
-        self._decided(task, known, kept if task in self._unfolded else state, state)
+        meta, present = self._present(task, kept)
+        try:
+            choice, after = setup.decide(
+                meta,
+                present,
+                self._rng,
+                rows,
+                mask,
+                request.horizon,
+                draws=state["state"]["state"],  # of draws that count chances
+                logged=True,
+            )
+        except ValueError as error:  # the oracle finds no action among the allowed arms
+            raise Invalid("allowed", str(error)) from None
+        if self.counts_pending:
+            kept = kept._replace(rounds=after.rounds, pending=after.pending)
+        if after.digest is not kept.digest and task not in self._unfolded:
+            kept = kept._replace(digest=after.digest)
+        if kept is not known:
+            self.tasks += known is None
+            self.task_cache.put(task, kept)
         action = choice.action
-        chances = cast(FloatArray, choice.propensities)[action].tolist()
-        decision = Decision(
-            task,
-            setup.arms.name(action),
-            None if rows is None else rows[action].copy(),
-            decision_id,
-            propensity=tuple(chances) if isinstance(chances, list) else chances,
+        named = setup.arms.name(action)
+        row = DecisionRow(
+            id=0,
+            experiment=self.id,
+            version=self.version + 1,
+            decision_id=decision_id,
+            task=task,
+            action=list(named) if isinstance(named, tuple) else named,
+            features=None if rows is None else rows[action].tobytes(),
+            request=more,
+            propensity=cast(FloatArray, choice.propensities)[action].tolist(),
+            state_version=self.version,
+            prior_version=self.prior_version,
+            time=now,
+            explored=int(choice.explored),
+            holdout=None if choice.held_out is None else int(choice.held_out),
+            due=rules.when_due(self.spec, now, self.counts_pending),
+            place=self.place(task),
         )
-        return Chosen(decision, choice.held_out, choice.explored)
-
-    def _decided(
-        self, task: str, known: TaskState | None, kept: TaskState, after: TaskState
-    ) -> None:
-        """Keep what a decision changes in a task; a new one is there from now on."""
-        self.tasks += known is None
-        self.task_cache.put(task, kept._replace(rounds=after.rounds, pending=after.pending))
+        return rules.of_no_arm(row) if row.action == [] else row
 
     def record_decision(self, decision: DecisionRow, before: TaskState | None) -> None:
         """A decision as it was made elsewhere, for a task whose state was `before`."""
@@ -212,24 +250,20 @@ class ServedExperiment:
                 state = self._setup.awaiting(state, np.atleast_2d(features), slice(None))
         self.task_cache.put(decision.task, state)
 
-    def check_request(
-        self, features: Rows | None, allowed: ArmNames | None, horizon: int | None
-    ) -> None:
-        """Raise `Invalid`, with the field, for what `decide` would refuse."""
+    def _asked(self, request: DecisionRequest) -> tuple[FloatArray | None, BoolArray | None]:
+        """Rows of features, and which may be chosen; `Invalid`, with the field, if that is wrong"""
         arms = self._setup.arms
-        plain = features is None and allowed is None and horizon is None
-        if plain and not (arms.n_features or self.counts_pending):
-            return
         try:
-            rows = arms.rows(features, self._blank.stats.pending_shape[0])
+            rows = arms.rows(request.features, self._blank.stats.pending_shape[0])
         except ValueError as error:
             raise Invalid("features", str(error)) from None
         try:
-            arms.mask(allowed, None if rows is None else len(rows))
+            mask = arms.mask(request.allowed, None if rows is None else len(rows))
         except ValueError as error:
             raise Invalid("allowed", str(error)) from None
-        if self.spec.policy.name in ("index", "far") and horizon is None:
+        if self.spec.policy.name in ("index", "far") and request.horizon is None:
             raise Invalid("horizon", "this policy plans ahead: say how many rounds are left")
+        return rows, mask
 
     @property
     def counts_pending(self) -> bool:
@@ -265,7 +299,8 @@ class ServedExperiment:
         pending = state.pending
         if pending is not None and not given_up:
             pending = without_pulls(pending, pulled)
-        new = state._replace(stats=state.stats.add(pulled, reward), pending=pending)
+        stats = state.stats.add(pulled, reward)
+        new = state._replace(stats=stats, digest=None, pending=pending)
         self._learned(decision.task, state, new, self._arms_in(pulled))
         self._rewards += 1
 
@@ -296,7 +331,8 @@ class ServedExperiment:
                     stats = stats.add(arms.pulled(*_pull(row)), value)
         elif changed:
             changed = np.atleast_1d(pulled).tolist()
-        self._learned(decision.task, state, state._replace(stats=stats), changed)
+        new_state = state._replace(stats=stats, digest=None)
+        self._learned(decision.task, state, new_state, changed)
 
     def give_up(self, decision: DecisionRow) -> None:
         """No reward will come: its pull is not pending any more."""
@@ -330,6 +366,7 @@ class ServedExperiment:
     def forget(self, task: str) -> None:
         """Take the task out, at the end of a commit: the state is that of the remaining log."""
         self.meta = self._setup.forget(self.meta, self._known(task))
+        self._changed_otherwise = True
         self.tasks -= 1
         self.task_cache.delete(task)
 
@@ -365,6 +402,7 @@ class ServedExperiment:
             self._blank = self._setup.new_state(self.meta)
             self.task_cache.drop()  # states grow when they are read again
         self.changes.append(change)
+        self._changed_otherwise = True
 
     def added(self, arm: Arm) -> Change | None:
         """How an arm was added, if it was."""
@@ -410,12 +448,16 @@ class ServedExperiment:
             version=self.version,
             prior_version=self.prior_version,
             arms=msgspec.json.encode(self.changes).decode(),
-            total=self.meta.sums().tobytes(),
             tasks=self.tasks,
             decisions=self.decisions,
             counted=self.counted,
             days_until=self.days_until,
         )
+        if self._total_is_due():
+            row = row._replace(total=self.meta.sums().tobytes(), total_version=self.version)
+            self._total_size, self._in_total = len(row.total or b""), self.meta
+            self._folded.clear()
+            self._changed_otherwise = False
         if row == self._stored:
             return
         # beliefs are noted when there are a tenth more tasks, and every hour
@@ -424,7 +466,16 @@ class ServedExperiment:
             row = row._replace(believed_at=now, believed_tasks=row.tasks)
             group.add_belief(self._belief(now))
         group.put_experiment(row)
-        self._stored = row
+        self._stored = row._replace(total=None)
+
+    def _total_is_due(self) -> bool:
+        """Whether the sum of all messages is written. A large one is not written at each commit, as
+        long as few tasks have changed: what they had in it is kept with them."""
+        meta, before = self.meta, self._in_total
+        if meta is before or before is None:
+            return before is None
+        few = self._total_size > LARGE_TOTAL and len(self._folded) <= MOST_UNFOLDED
+        return not few or self._changed_otherwise or meta.generation != before.generation
 
     def _belief(self, now: float) -> BeliefRow:
         prior = self.meta.task_prior()
@@ -456,7 +507,7 @@ class _Unfolded(NamedTuple):
     """A task that has learned something in this commit: as it was before, and in which arms."""
 
     before: TaskState
-    arms: frozenset[int]
+    arms: set[int]
 
 
 def _setup_of(spec: ExperimentSpec, meta: MetaBelief) -> Setup:
@@ -507,6 +558,16 @@ def _pull(row: DecisionRow) -> tuple[Arm | tuple[Arm, ...], FloatArray | None]:
     if isinstance(action, tuple):
         features = features.reshape(len(action), -1)
     return action, features
+
+
+def _other_fields(request: DecisionRequest) -> str | None:
+    """What was asked besides the task, to make the decision again."""
+    features, allowed, horizon = request.features, request.allowed, request.horizon
+    if features is None and allowed is None and horizon is None:
+        return None
+    fields = {"features": features, "allowed": allowed, "horizon": horizon}
+    given = {name: value for name, value in fields.items() if value is not None}
+    return msgspec.json.encode(given).decode()
 
 
 def generator_state(key: bytes, decision_id: str) -> Any:

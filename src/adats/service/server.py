@@ -3,6 +3,7 @@
 import gc
 import ipaddress
 import logging
+import os
 import socket
 import sys
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import uvicorn
 from starlette.types import ASGIApp
+from threadpoolctl import threadpool_limits
 
 from adats.service.clock import SteadyClock, check_clock
 from adats.service.engine import Engine
@@ -74,7 +76,12 @@ def run(app: ASGIApp, listening: socket.socket) -> None:
 
 
 def put_the_loop_first() -> None:
-    """Threads that work hand over soon, and what is there now is not looked at again and again."""
+    """Threads that work hand over soon, and what is there now is not looked at again and again.
+
+    Small matrices are multiplied by one thread, unless another number is asked for.
+    """
+    if "OPENBLAS_NUM_THREADS" not in os.environ:
+        threadpool_limits(1)
     sys.setswitchinterval(TURN)
     gc.freeze()
 

@@ -26,6 +26,7 @@ class TaskReader(Protocol):
     def stale_tasks(
         self, experiment: int, generation: int, after: tuple[int, str], limit: int
     ) -> list[tuple[int, str]]: ...
+    def unfolded_tasks(self, experiment: int, total_version: int) -> list[tuple[str, TaskRow]]: ...
 
 
 class TaskCache:
@@ -59,7 +60,7 @@ class TaskCache:
             row = self._store.task(self._experiment, str(task))
             if row is None:
                 return None
-            state = self._states[task] = _unpacked(row, self._blank())
+            state = self._states[task] = unpacked(row, self._blank())
         else:
             self._states.move_to_end(task)
         return state
@@ -152,7 +153,7 @@ def _packed(state: TaskState, generation: int | None) -> TaskRow:
     return TaskRow(state.stats.flat().tobytes(), state.rounds, pending, generation)
 
 
-def _unpacked(row: TaskRow, blank: TaskState) -> TaskState:
+def unpacked(row: TaskRow, blank: TaskState) -> TaskState:
     """The state in a row. Arms may have been added since it was written."""
     stats = type(blank.stats).from_flat(np.frombuffer(row.stats))
     pending = None

@@ -17,7 +17,7 @@ from adats.learning.fitting.shrinkage import ENOUGH, WEIGHTS, best_weight, towar
 from adats.learning.tables import LinearTable
 from adats.models import LinearMeta
 from adats.models.core import linalg
-from adats.models.core.types import FloatArray, IntArray
+from adats.models.core.types import BoolArray, FloatArray, IntArray
 from adats.models.gaussian.belief import LOG_2PI
 
 CHUNK = 1024  # tasks at a time: what is computed on the way stays small
@@ -65,12 +65,7 @@ def rows_of(table: LinearTable) -> tuple[Rows, Frame]:
     for i in range(0, tasks, CHUNK):
         part = slice(i, i + CHUNK)
         moments = change.T @ table.moments[part] @ change
-        values, vectors = np.linalg.eigh(moments[:, :-1, :-1])
-        seen = values > RANK * np.maximum(values[:, -1:], 0.0)
-        roots = np.sqrt(np.where(seen, values, 0.0))
-        root[part] = roots[:, :, None] * vectors.swapaxes(1, 2)
-        along = np.einsum("sij,si->sj", vectors, moments[:, :-1, -1])
-        y[part] = np.where(seen, along, 0.0) / np.where(seen, roots, 1.0)
+        root[part], y[part], seen = as_rows(moments)
         rest[part] = moments[:, -1, -1] - (y[part] ** 2).sum(axis=1)
         rank += int(seen.sum())
     noise = start_noise(float(rest.sum()), count - rank, float(pooled[-1, -1]))
@@ -79,6 +74,19 @@ def rows_of(table: LinearTable) -> tuple[Rows, Frame]:
     rest /= spread**2
     frame = Frame(centre / size, spread / size, spread, noise / spread**2)
     return Rows(root, y, rest, table.n), frame
+
+
+def as_rows(moments: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:
+    """R and y of every task, and which of its rows are other than zero.
+
+    With the Gram matrix VΛVᵀ they are Λ^½Vᵀ and Λ^-½Vᵀ Σxy, 0 where Λ is.
+    """
+    values, vectors = np.linalg.eigh(moments[:, :-1, :-1])
+    seen = values > RANK * np.maximum(values[:, -1:], 0.0)
+    roots = np.sqrt(np.where(seen, values, 0.0))
+    along = np.einsum("sij,si->sj", vectors, moments[:, :-1, -1])
+    y = np.where(seen, along, 0.0) / np.where(seen, roots, 1.0)
+    return roots[:, :, None] * vectors.swapaxes(1, 2), y, seen
 
 
 def pseudo_inverse(gram: FloatArray) -> FloatArray:

@@ -84,76 +84,64 @@ def _log(table: ArmTable, scale: Scale, mean: FloatArray, cov: FloatArray, desig
     return NumberLog(BINARY, n, around / scale.unit, mean, cov, design, squares, v)
 
 
-class Designs(NamedTuple):
-    """Φ = (1, z_s) ⊗ A: what of mu the arms of a task share, in the user's units of z and A."""
-
-    arms: FloatArray  # A: the identity, a column of ones, or features of arms after one
-    tasks: FloatArray | None  # z of every task, centred and scaled
-    back: FloatArray  # from mu in these units to mu in the user's
-    task_back: FloatArray | None = None  # (1, z) = (1, raw) @ task_back
-
-    def of(self, table: ArmTable | None = None) -> FloatArray | None:
-        """Φ of all tasks, or of those of another table; None for the identity."""
-        if self.tasks is None or self.task_back is None:
-            return None if np.array_equal(self.arms, np.eye(len(self.arms))) else self.arms
-        z = np.column_stack([np.ones(len(self.tasks)), self.tasks])
-        if table is not None and table.task_features is not None:
-            z = np.column_stack([np.ones(len(table)), table.task_features.values])
-            z = z @ self.task_back
-        return _kronecker(z, self.arms)
+def _arm_design(table: ArmTable, structure: str) -> FloatArray:
+    """A: a column of ones, features of arms after one, or the identity."""
+    arms = len(table.arms)
+    if structure == "exchangeable":
+        return np.ones((arms, 1))
+    if structure == "features" and table.arm_features is not None:
+        return np.column_stack([np.ones(arms), table.arm_features.values])
+    return np.eye(arms)
 
 
-def _kronecker(z: FloatArray, arms: FloatArray) -> FloatArray:
-    """z_s ⊗ A of every task."""
+def _design(table: ArmTable, structure: str) -> FloatArray | None:
+    """Φ = (1, z_s) ⊗ A of every task, or A where tasks have no features; None for the identity."""
+    arms = _arm_design(table, structure)
+    if structure != "features" or table.task_features is None:
+        return None if _named(arms) else arms
+    z = np.column_stack([np.ones(len(table)), table.task_features.values])
     found: FloatArray = np.einsum("si,kj->skij", z, arms).reshape(len(z), len(arms), -1)
     return found
 
 
-def _designs(table: ArmTable, structure: str) -> Designs:
-    arms: FloatArray = np.eye(len(table.arms))
-    back: FloatArray = np.eye(len(table.arms))
-    tasks = own = None
-    if structure == "exchangeable":
-        arms, back = np.ones((len(table.arms), 1)), np.eye(1)
-    if structure == "features":
-        if table.task_features is None and table.arm_features is None:
-            raise ValueError(
-                "structure 'features' needs features of tasks or of arms "
-                "(task_features=, arm_features=; --task-features, --arm-features)"
-            )
-        if table.arm_features is not None:
-            arms, back = _standard(table.arm_features.values)
-        if table.task_features is not None:
-            shown, own = _standard(table.task_features.values)
-            tasks, back = shown[:, 1:], np.kron(own, back).astype(np.float64)
-    return Designs(arms, tasks, back, own)
+def _named(arms: FloatArray) -> bool:
+    """Whether every arm has a mean of its own."""
+    return np.array_equal(arms, np.eye(len(arms)))
 
 
-def _standard(values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """(1, x) with every x centred and scaled, and the matrix B with (1, x) = (1, raw) B."""
-    mean, scale = values.mean(axis=0), values.std(axis=0)
-    scale = np.where(scale > 0, scale, 1.0)
-    back = np.diag(np.append(1.0, 1 / scale))
-    back[0, 1:] = -mean / scale
-    return np.column_stack([np.ones(len(values)), values]) @ back, back
-
-
-def _wide(designs: Designs, scale: Scale) -> tuple[FloatArray, FloatArray]:
+class Wide(NamedTuple):
     """A weak prior of mu: around the mean of all rewards, and no effect of features."""
-    size = designs.arms.shape[1]
+
+    level: FloatArray  # 1 where an entry of mu is a level of rewards, else 0
+    cov: FloatArray
+
+
+def _wide(table: ArmTable, structure: str, scale: Scale) -> Wide:
+    arms = _arm_design(table, structure)
+    size = arms.shape[1]
     level, arm = (LEVEL, ARM) if scale.noise is None else (WIDE, WIDE)
-    centre = scale.centre if scale.noise is None else 0.0
-    if np.array_equal(designs.arms, np.eye(len(designs.arms))):
-        mean, cov = np.full(size, centre), level**2 + arm**2 * np.eye(size)
+    if _named(arms):
+        first, cov = np.ones(size), level**2 + arm**2 * np.eye(size)
     else:
-        mean = np.append(centre, np.zeros(size - 1))
-        cov = np.diag(np.append(level, np.full(size - 1, SLOPE * level)) ** 2)
-    if designs.tasks is None:
-        return mean, cov
-    q = designs.tasks.shape[1]
-    sizes = np.append(1.0, np.full(q, SLOPE))
-    wide: FloatArray = np.kron(np.diag(sizes**2), cov).astype(np.float64)
-    return np.append(mean, np.zeros(q * size)), wide
+        first, cov = np.eye(1, size)[0], level**2 * _slopes(arms[:, 1:])
+    if structure != "features" or table.task_features is None:
+        return Wide(first, cov)
+    tasks = _slopes(table.task_features.values)
+    wide: FloatArray = np.kron(tasks, cov).astype(np.float64)
+    return Wide(np.append(first, np.zeros(len(wide) - size)), wide)
+
+
+def _slopes(values: FloatArray) -> FloatArray:
+    """Covariance of an intercept and slopes: 1, and `SLOPE`² where a feature has a spread of 1.
+
+    They are independent for features that are centred, and are turned back to the user's units.
+    """
+    spread = values.std(axis=0)
+    spread = np.where(spread > 0, spread, 1.0)
+    back = np.diag(np.append(1.0, SLOPE / spread))
+    back[0, 1:] = -values.mean(axis=0) * SLOPE / spread
+    cov: FloatArray = back @ back.T
+    return cov
 
 
 @fits("gaussian", *STRUCTURES)
@@ -162,18 +150,28 @@ def _wide(designs: Designs, scale: Scale) -> tuple[FloatArray, FloatArray]:
 def fit_structured(table: ArmTable, *, structure: str) -> Fitted:
     """A prior whose arms share a level in every task, have any covariance, are exchangeable, or
     have means that follow from features of arms and of tasks."""
-    scale, designs = _scale(table), _designs(table, structure)
-    log = _log(table, scale, *_wide(designs, scale), designs.of())
+    if structure == "features" and table.task_features is None and table.arm_features is None:
+        raise ValueError(
+            "structure 'features' needs features of tasks or of arms "
+            "(task_features=, arm_features=; --task-features, --arm-features)"
+        )
+    scale, phi = _scale(table), _design(table, structure)
+    level, wide = _wide(table, structure, scale)
+    shift = 0.0 if scale.noise is None else scale.centre  # of mu, in the user's units
+    log = _log(table, scale, (scale.centre - shift) * level, wide, phi)
     found, arms = learn_level(log), len(table.arms)
     if structure == "full" and arms > 1:
         found = learn_full(log, found)
     cov = found.spread.covs(arms)[0]
-    meta = _meta(table, scale, designs, found, structure)
+    mu, mu_cov = found.mean * scale.unit + shift * level, found.cov * scale.unit**2
+    task_cov = cov * scale.unit**2
+    own = phi if phi is not None and phi.ndim == 3 else None  # designs of tasks
+    average = phi if own is None else own.mean(axis=0, dtype=np.float64)
     link = FAMILIES.get(table.model)
 
     def given(other: ArmTable) -> tuple[FloatArray, FloatArray]:
         """Log density of each task, and the means of the rewards of its arms after them."""
-        its = _log(other, scale, found.mean, found.cov, designs.of(other))
+        its = _log(other, scale, found.mean, found.cov, _design(other, structure))
         density, means = np.empty(len(other)), np.empty((len(other), arms))
         for i in range(0, len(other), CHUNK):
             part = slice(i, i + CHUNK)
@@ -196,22 +194,22 @@ def fit_structured(table: ArmTable, *, structure: str) -> Fitted:
     evidence = found.log_evidence - float(table.table[:, 3:].sum())  # Σ log y! of counts
     evidence -= float(table.pulls.sum()) * math.log(scale.unit)
     return Fitted(
-        meta=meta,
-        mu=designs.back @ found.mean * scale.unit + _shift(designs, scale),
-        mu_cov=designs.back @ found.cov @ designs.back.T * scale.unit**2,
-        task_cov=cov * scale.unit**2,
+        meta=_meta(table, mu, mu_cov, found, scale, average, full=structure == "full"),
+        mu=mu,
+        mu_cov=mu_cov,
+        task_cov=task_cov,
         noise=scale.noise,
         log_evidence=evidence,
         curve=found.curve,
         shrinkage=None,
         unidentified=_unidentified(table, structure),
         warnings=() if structure in ("exchangeable", "features") else few_tasks(table),
-        rewards=_rewards(table, scale, designs, found, cov),
+        rewards=_rewards(table, mu, mu_cov, task_cov.diagonal(), average),
         log_density=lambda other: given(other)[0],
         means=lambda other: given(other)[1],
         words=_words(table, scale, found),
         stats=None if link is not None else _as_linear,
-        designs=_own_designs(table, structure),
+        designs=own,
     )
 
 
@@ -223,69 +221,40 @@ def _as_linear(table: ArmTable, i: int) -> LinearStats:
     return LinearStats(float(count.sum()), moments)
 
 
-def _plain(table: ArmTable, structure: str) -> FloatArray:
-    """A of `Designs` in the user's units."""
-    arms = len(table.arms)
-    if structure == "exchangeable":
-        return np.ones((arms, 1))
-    if structure == "features" and table.arm_features is not None:
-        return np.column_stack([np.ones(arms), table.arm_features.values])
-    return np.eye(arms)
-
-
-def _own_designs(table: ArmTable, structure: str) -> FloatArray | None:
-    """Φ of every task in the user's units, where tasks have features."""
-    if structure != "features" or table.task_features is None:
-        return None
-    z = np.column_stack([np.ones(len(table)), table.task_features.values])
-    plain = _plain(table, structure)
-    return _kronecker(z, plain)
-
-
-def _shift(designs: Designs, scale: Scale) -> FloatArray:
-    """The centre of numbers, in mu: where every design has an intercept, it is the first entry."""
-    size = len(designs.back)
-    if scale.noise is None:
-        return np.zeros(size)
-    own = designs.arms.shape[1]
-    first = np.ones(own) if np.array_equal(designs.arms, np.eye(own)) else np.eye(1, own)[0]
-    return np.append(scale.centre * first, np.zeros(size - own))
-
-
 def _meta(
-    table: ArmTable, scale: Scale, designs: Designs, found: Learned, structure: str
+    table: ArmTable,
+    mu: FloatArray,
+    mu_cov: FloatArray,
+    found: Learned,
+    scale: Scale,
+    design: FloatArray | None,
+    *,
+    full: bool,
 ) -> LatentMeta | LinearMeta:
     """The prior in the user's units, with the design of an average task."""
-    arms, plain = len(table.arms), _plain(table, structure)
-    phi: FloatArray | None = None if np.array_equal(plain, np.eye(arms)) else plain
-    if (own := _own_designs(table, structure)) is not None:
-        phi = own.mean(axis=0, dtype=np.float64)
-    mean = designs.back @ found.mean * scale.unit + _shift(designs, scale)
-    cov = designs.back @ found.cov @ designs.back.T * scale.unit**2
-    task_cov = found.spread.covs(arms)[0] * scale.unit**2
+    known: dict[str, Any] = {"design": design, "arms": table.arms}
+    task_cov = found.spread.covs(len(table.arms))[0] * scale.unit**2
     if scale.noise is not None:
-        return LinearMeta(
-            mean, cov, task_cov=task_cov, noise=scale.noise, design=phi, arms=table.arms
-        )
+        return LinearMeta(mu, mu_cov, task_cov=task_cov, noise=scale.noise, **known)
     spread: dict[str, Any] = {"task_cov": task_cov[None]}
-    if structure != "full":
+    if not full:
         spread = dict(zip(("task_scale", "level_scale"), found.spread.sizes(0), strict=True))
-    return LatentMeta(mean, cov, rewards=table.model, arms=table.arms, design=phi, **spread)
+    return LatentMeta(mu, mu_cov, rewards=table.model, **known, **spread)
 
 
 def _rewards(
-    table: ArmTable, scale: Scale, designs: Designs, found: Learned, cov: FloatArray
+    table: ArmTable,
+    mu: FloatArray,
+    mu_cov: FloatArray,
+    own: FloatArray,
+    design: FloatArray | None,
 ) -> RewardFigures:
-    """On the scale of rewards, in an average task."""
-    phi = designs.arms
-    if designs.tasks is not None:
-        phi = np.hstack([phi, np.zeros((len(phi), phi.shape[1] * designs.tasks.shape[1]))])
-    mean, unknown = phi @ found.mean, ((phi @ found.cov) * phi).sum(axis=1)
-    own = cov.diagonal()
-    if scale.noise is not None:
-        square = scale.unit**2
-        return RewardFigures(scale.centre + scale.unit * mean, square * own, square * unknown)
-    link = FAMILIES[table.model]
+    """On the scale of rewards, in an average task; `own` are the variances of theta."""
+    phi = np.eye(len(mu)) if design is None else design
+    mean, unknown = phi @ mu, ((phi @ mu_cov) * phi).sum(axis=1)
+    link = FAMILIES.get(table.model)
+    if link is None:
+        return RewardFigures(mean, own, unknown)
     first, spread = link.expected(mean, np.sqrt(own))
     return RewardFigures(first, spread**2, link.variance(mean) ** 2 * unknown)
 

@@ -4,19 +4,29 @@ A log has one row a pull: `task`, `arm` (not for linear models), `reward`, and i
 `propensity`, `decision_id`; linear models have features `x0`, `x1`, ... (docs/guides/logs.md).
 """
 
-from adats.learning.logs.adaptive import first_halves, weighted_cells
 from adats.learning.logs.aggregate import Aggregated, statistics
-from adats.learning.logs.batches import Batches, batches
+from adats.learning.logs.columns import planned
+from adats.learning.logs.parts import (
+    Batches,
+    TaskRows,
+    as_written,
+    batches,
+    first_halves,
+    rows,
+    spread,
+    weighted_cells,
+)
 from adats.learning.logs.reading import feature_names, read_log
-from adats.learning.logs.task_rows import TaskRows, rows, spread
 
 __all__ = [
     "Aggregated",
     "Batches",
     "TaskRows",
+    "as_written",
     "batches",
     "feature_names",
     "first_halves",
+    "planned",
     "read_log",
     "rows",
     "spread",

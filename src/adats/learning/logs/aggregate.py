@@ -4,8 +4,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from adats.learning.logs.columns import Plan, plan
-from adats.learning.logs.reading import fetch, ibis, read_log
+from adats.learning.logs.columns import Plan, planned
+from adats.learning.logs.reading import fetch, ibis
 from adats.learning.tables import ArmTable, Features, LinearTable
 from adats.models.core.types import FloatArray, IntArray
 
@@ -21,18 +21,18 @@ class Aggregated(NamedTuple):
 
 
 def statistics(
-    log: Any, *, model: str, on_bad: Literal["raise", "drop"] = "raise", **columns: Any
+    log: Any, *, on_bad: Literal["raise", "drop"] = "raise", **columns: Any
 ) -> Aggregated:
     """Sufficient statistics by task of a log, which is anything that `read_log` takes.
 
-    `model` is gaussian, binary, count or linear; `columns` are those of `plan`: task, arm, reward,
-    features, time, pulls, squares, means, task_features and arm_features. A bad row (a name that
-    is missing, a number that is none or is not finite, a reward that the model cannot have, a time
-    that cannot be read) is an error, or is dropped.
+    `columns` are those of `plan`: `model`, which is gaussian, binary, count or linear; task, arm,
+    reward, features, time, pulls, squares, means, task_features and arm_features. A bad row (a
+    name that is missing, a number that is none or is not finite, a reward that the model cannot
+    have, a time that cannot be read) is an error, or is dropped.
     """
     if on_bad not in ("raise", "drop"):
         raise ValueError(f"on_bad is 'raise' or 'drop', got {on_bad!r}")
-    use = plan(read_log(log), model=model, **columns)
+    use = planned(log, **columns)
     found = fetch(_aggregation(use))
     total, good = (int(found[name].to_numpy().sum()) for name in ("rows", "good_rows"))
     if not total:
@@ -45,7 +45,7 @@ def statistics(
         raise ValueError(f"no good row is left in the log: {_complaint(use, total)}")
     found = found.filter(found["n"].to_numpy() > 0)
     if not len(found):
-        raise ValueError(f"the log is empty: column {columns.get('pulls')!r} has no pulls")
+        raise ValueError(f"the log is empty: column {use.numbers['pulls'].name!r} has no pulls")
     table = _linear_table(use, found) if use.stats is None else _arm_table(use, found)
     return Aggregated(table, good, total - good)
 

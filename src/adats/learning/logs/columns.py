@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from adats.learning.logs.reading import feature_names, ibis, present
+from adats.learning.logs.reading import feature_names, ibis, present, read_log
 from adats.learning.tables import KINDS, TABLES
 from adats.models.core.checks import HUGE
 from adats.models.core.types import IntArray, Task
@@ -36,7 +36,12 @@ class Plan(NamedTuple):
     times: dict[str, Any]
     time_good: Column | None  # where times are text, which may be none
     known: dict[str, Column]  # features of tasks, z0, ..., and of arms, a0, ...
-    stats: Any  # the kind of statistics; None: arms are rows of features
+    model: str
+
+    @property
+    def stats(self) -> Any:
+        """The kind of statistics; None: arms are rows of features."""
+        return KINDS.get(self.model)
 
     @property
     def columns(self) -> dict[str, Column]:
@@ -74,6 +79,11 @@ class Plan(NamedTuple):
         if not self.kind(key).is_json():
             return names
         return [json.loads(name) if name.startswith('"') else name for name in names]
+
+
+def planned(log: Any, **columns: Any) -> Plan:
+    """The plan of what `read_log` takes, with columns as in `plan`; a plan stays as it is."""
+    return log if isinstance(log, Plan) else plan(read_log(log), **columns)
 
 
 def plan(
@@ -121,16 +131,12 @@ def plan(
         arm, reward = "arm", reward.replace("{arm}", "*")
         pulls, squares = (name and name.replace("{arm}", "*") for name in (pulls, squares))
     keys = {"task": task} if features is not None else {"task": task, "arm": arm}
-    for role, name in (keys | {"reward": reward}).items():
-        present(log.columns, [name], f"{role}=, --{role}")
-    present(log.columns, features or [], "features=, --features")
-    several = {"pulls": pulls, "squares": squares}
-    for role, given in several.items():
-        present(log.columns, [given] if given else [], f"{role}=, --{role}")
-    for role, names in about.items():
+    roles = {role: [name] for role, name in (keys | {"reward": reward}).items()}
+    roles |= {"features": list(features or [])}
+    roles |= {role: [name] for role, name in (("pulls", pulls), ("squares", squares)) if name}
+    for role, names in (roles | about).items():
         present(log.columns, names, f"{role}=, --{role.replace('_', '-')}")
-    used = [*keys.values(), reward, *(features or []), *(c for c in several.values() if c)]
-    used += [name for names in about.values() for name in names]
+    used = [name for names in (roles | about).values() for name in names]
     twice = [name for name in used if used.count(name) > 1]
     if twice:
         raise ValueError(f"column {twice[0]!r} is used twice")
@@ -152,7 +158,7 @@ def plan(
         times,
         good,
         known,
-        kind,
+        model,
     )
 
 

@@ -135,6 +135,10 @@ class MetaBase(ABC, Generic[S, D]):
         """Of which tasks the digests had better be found anew."""
         return np.zeros(len(rows), dtype=bool)
 
+    def row_generations(self, rows: FloatArray) -> FloatArray:
+        """The generation in which each of many tasks was digested."""
+        return np.zeros(len(rows))
+
     @property
     def generation(self) -> int:
         """How often digests that had been made became stale."""

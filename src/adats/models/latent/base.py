@@ -20,7 +20,7 @@ from adats.models.latent.family import FAMILIES, Family
 from adats.models.latent.full import FullSpread
 from adats.models.latent.level import LevelSpread
 
-FIRST_ANCHOR = 8.0  # rewards after which the meta-prior is the anchor no longer
+FEW_REWARDS = 256.0  # with fewer in all, each task has what all others say as its anchor
 MOVED, LIGHT = 0.1, 1e-3  # standard deviations of mu; and a candidate that does not count
 
 S = TypeVar("S")
@@ -200,11 +200,22 @@ class LatentBase(MetaBase[S, D]):
         return int(values[0]), values[1:]
 
     def renewed(self) -> Self:
-        """With a new anchor, once the rewards have doubled."""
-        rewards = self.total.high.item(-1)
-        if rewards < FIRST_ANCHOR or rewards < 2 * self.anchor.rewards:
+        """With a new anchor, once the rewards have doubled; while they are few, with each."""
+        rewards, last = self.total.high.item(-1), self.anchor.rewards
+        if rewards == last or FEW_REWARDS <= rewards < 2 * last:
             return self
         return self._anchored(rewards)
+
+    @property
+    def has_few_rewards(self) -> bool:
+        return self.total.high.item(-1) < FEW_REWARDS
+
+    def _anchor_of(self, message: FloatArray) -> Anchor:
+        """For the sites of a task with this message: what all others say, while that is little."""
+        if not self.has_few_rewards:
+            return self.anchor
+        others = evolve(self, total=self.total.add(-message))
+        return self.anchor_at(self.anchor.number, self.anchor.rewards, *others.mu_moments())
 
     def renewed_if_moved(self) -> Self:
         """With a new anchor, if mu has moved away from the last one, under a candidate that

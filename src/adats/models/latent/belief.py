@@ -10,7 +10,7 @@ from scipy.special import logsumexp, ndtr
 from adats.models.core import linalg
 from adats.models.core.belief import BeliefBase
 from adats.models.core.draws import Draws
-from adats.models.core.frozen import put
+from adats.models.core.frozen import FieldOf, put
 from adats.models.core.linalg import times
 from adats.models.core.product import ProductArms
 from adats.models.core.types import Conditioned, FloatArray, IntArray, Rng
@@ -24,8 +24,6 @@ from adats.models.latent.sites import SMALLEST, settled
 if TYPE_CHECKING:
     from adats.models.latent.meta import LatentDigest, LatentMeta
     from adats.models.latent.stats import ArmSites
-
-FAR_CAUTION, FAR_TASKS = 1.3, 200  # few successes say less than a Gaussian does
 
 
 def matched(
@@ -77,24 +75,41 @@ def given_sites(
     return known.log_s + 0.5 * (exponent - log_det), mean, cov
 
 
+FAR_CAUTION = 1.3
+
+
+class CautiousBelief(BeliefBase):
+    """Few successes say less than a Gaussian does."""
+
+    FAR_CAUTION: ClassVar[float] = FAR_CAUTION
+    FAR_TASKS: ClassVar[int] = 200
+
+    @cached_property
+    def _rates(self) -> tuple[FloatArray, FloatArray]:
+        """Mean and spread of each arm's mean reward, where that is asked for."""
+        raise NotImplementedError
+
+    @property
+    def mean(self) -> FloatArray:
+        return self._rates[0]
+
+    @property
+    def scale(self) -> FloatArray:
+        return self._rates[1]
+
+
 @dataclass(frozen=True, eq=False)
-class LatentArms(BeliefBase):
+class LatentArms(CautiousBelief):
     """eta_i ~ N(eta_mean_i, eta_scale_i²), each by itself; its reward has the mean A'(eta_i)."""
 
     NAME: ClassVar[str] = "latent-arms"
-    FAR_CAUTION: ClassVar[float] = FAR_CAUTION
-    FAR_TASKS: ClassVar[int] = FAR_TASKS
     family: Family
     eta_mean: FloatArray
     eta_scale: FloatArray
 
-    @property
-    def mean(self) -> FloatArray:
-        return self.family.expected(self.eta_mean, self.eta_scale)[0]
-
-    @property
-    def scale(self) -> FloatArray:
-        return self.family.expected(self.eta_mean, self.eta_scale)[1]
+    @cached_property
+    def _rates(self) -> tuple[FloatArray, FloatArray]:
+        return self.family.expected(self.eta_mean, self.eta_scale)
 
     @property
     def reward_variance(self) -> FloatArray:
@@ -134,12 +149,10 @@ def _eta(family: Family, x: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class LatentBelief(BeliefBase):
+class LatentBelief(CautiousBelief):
     """eta ~ N(eta_mean, FFᵀ) under each candidate, a row each, with log weights."""
 
     NAME: ClassVar[str] = "latent"
-    FAR_CAUTION: ClassVar[float] = FAR_CAUTION
-    FAR_TASKS: ClassVar[int] = FAR_TASKS
     family: Family
     log_weights: FloatArray  # (candidates,)
     eta_mean: FloatArray  # (candidates, arms)
@@ -171,21 +184,8 @@ class LatentBelief(BeliefBase):
     def _rates(self) -> tuple[FloatArray, FloatArray]:
         return rates(self.family, self.weights, self.eta_mean, self._eta_scale**2)
 
-    @property
-    def mean(self) -> FloatArray:
-        return self._rates[0]
-
-    @property
-    def scale(self) -> FloatArray:
-        return self._rates[1]
-
-    @property
-    def reward_variance(self) -> FloatArray:
-        return self.each_arm.reward_variance
-
-    @property
-    def variance_ratio(self) -> FloatArray:
-        return self.each_arm.variance_ratio
+    reward_variance = FieldOf[FloatArray]("each_arm")
+    variance_ratio = FieldOf[FloatArray]("each_arm")
 
     def below(self, x: FloatArray) -> FloatArray:
         """The chance that each arm's mean reward is below x."""
@@ -301,25 +301,15 @@ class LatentPosterior(LatentBelief):
     def _joint(self) -> LatentBelief:
         return self.meta.posterior_joint(self.digest)
 
-    @property
-    def log_weights(self) -> FloatArray:
-        return self._joint.log_weights
-
-    @property
-    def eta_mean(self) -> FloatArray:
-        return self._joint.eta_mean
-
-    @property
-    def factor(self) -> FloatArray:
-        return self._joint.factor
+    log_weights = FieldOf[FloatArray]("_joint")
+    eta_mean = FieldOf[FloatArray]("_joint")
+    factor = FieldOf[FloatArray]("_joint")
 
 
-class LatentPosteriors(BeliefBase):
+class LatentPosteriors(CautiousBelief):
     """Beliefs over many tasks; what is asked of them has a first axis for the task."""
 
     NAME: ClassVar[str] = "latent"
-    FAR_CAUTION: ClassVar[float] = FAR_CAUTION
-    FAR_TASKS: ClassVar[int] = FAR_TASKS
 
     def __init__(self, meta: Any, digests: Any) -> None:
         self._meta, self._digests = meta, digests
@@ -342,11 +332,3 @@ class LatentPosteriors(BeliefBase):
     @cached_property
     def _rates(self) -> tuple[FloatArray, FloatArray]:
         return rates(self._meta.family, self._meta.weights, *self._moments[:2])
-
-    @property
-    def mean(self) -> FloatArray:
-        return self._rates[0]
-
-    @property
-    def scale(self) -> FloatArray:
-        return self._rates[1]

@@ -23,6 +23,7 @@ from adats.models.core.sums import Sum
 from adats.models.core.types import Arm, BoolArray, FloatArray, Rng
 from adats.models.latent import sites as ep
 from adats.models.latent.base import (
+    Anchor,
     LatentBase,
     checked_design,
     covariances_of,
@@ -218,38 +219,41 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         if (not stats.settled and stats.table[:2].any()) or (
             stats.sites is not None and stats.sites.shape[1] != candidates
         ):
-            prior = self._task_anchor(phi, design)
+            prior = self._task_anchor(self.anchor, phi)
             start = np.zeros((3, candidates, arms))
             found = ep.settled(self.family, stats.table[0], stats.table[1], prior, start)
             stats = stats.with_sites(found, self.anchor.number)
         return LatentDigest(stats, phi, self.spread)
 
-    def _task_anchor(self, phi: FloatArray | None, design: FloatArray | None) -> ep.SitePrior:
-        anchor = self.anchor
-        return anchor.prior if design is None else self._prior_at(anchor.mean, anchor.cov, phi)
+    def _task_anchor(self, anchor: Anchor, phi: FloatArray | None) -> ep.SitePrior:
+        own = phi is not self.design  # a design of its own
+        return self._prior_at(anchor.mean, anchor.cov, phi) if own else anchor.prior
 
     def replace_task(
         self, old: LatentDigest, stats: ArmSites, changed: Iterable[int]
     ) -> tuple[LatentDigest, Self]:
         """Only the sites of arms that changed are worked out, except where all should move: when
-        the anchor is a new one, and when the pulls of the task have doubled."""
+        the anchor is a new one, when the pulls of the task have doubled, and while there are few
+        rewards."""
         phi, candidates = old.design, self.log_weights.size
         if stats.table.shape != old.stats.table.shape:
             raise ValueError(f"statistics of {stats.table.shape[1]} arms, not of as many as before")
-        prior = self._task_anchor(phi, None if phi is self.design else phi)
         before = old.stats.sites_of(candidates)
         both = np.empty((3, 2, *before.shape[1:]))
         both[:, 0] = before
         pulls, had = stats.pulls, old.stats.pulls
         n, s = stats.table[0], stats.table[1]
-        if old.stats.anchor == self.anchor.number and doublings(pulls) == doublings(had):
+        few, number = self.has_few_rewards, self.anchor.number
+        anchor = self._anchor_of(old.message) if few else self.anchor
+        prior = self._task_anchor(anchor, phi)
+        if not few and old.stats.anchor == number and doublings(pulls) == doublings(had):
             after = before.copy()
             for arm in changed:
                 ep.update_site(self.family, n.item(arm), s.item(arm), prior, after, arm)
         else:
             after = ep.settled(self.family, n, s, prior, before)
         both[:, 1] = after
-        new = LatentDigest(stats.with_sites(after, self.anchor.number), phi, self.spread)
+        new = LatentDigest(stats.with_sites(after, number), phi, self.spread)
         bases = old.stats.log_base, stats.log_base
         log_base = np.array(bases)[:, None] if any(bases) else None
         out, add = _message(self.spread, both, phi, np.array([[had], [pulls]]), log_base)
@@ -260,7 +264,7 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
     ) -> tuple[list[LatentDigest], Self]:
         """All at once, under the same anchor: it is renewed at the end."""
         plain = all(old.design is self.design for old, _, _ in changes)
-        if len(changes) < SEVERAL or not plain:
+        if len(changes) < SEVERAL or not plain or self.has_few_rewards:
             return super().replace_tasks(changes)
         before = np.stack([old.stats.sites_of(self.log_weights.size) for old, _, _ in changes], 1)
         tables = np.stack([stats.table[:2] for _, stats, _ in changes], 1)
@@ -338,9 +342,13 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
     def posterior_many(self, digests: LatentDigests) -> LatentPosteriors:
         return LatentPosteriors(self, digests)
 
+    def row_generations(self, rows: FloatArray) -> FloatArray:
+        """The numbers of the anchors under which their sites were found."""
+        return rows[:, -2]
+
     def stale_rows(self, rows: FloatArray) -> BoolArray:
         """Whether their sites were found under an older anchor."""
-        old = rows[:, -2] != self.anchor.number
+        old = self.row_generations(rows) != self.anchor.number
         stale: BoolArray = old & rows[:, : self.n_arms].any(axis=1)
         return stale
 

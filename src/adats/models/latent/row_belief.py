@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from scipy.special import logsumexp
 
-from adats.models.core.belief import BeliefBase
-from adats.models.core.frozen import put
+from adats.models.core.frozen import FieldOf, put
 from adats.models.core.linalg import times
 from adats.models.core.types import Conditioned, FloatArray, IntArray, Rng
 from adats.models.core.weights import draw, softmax
 from adats.models.latent import full
-from adats.models.latent.belief import FAR_CAUTION, FAR_TASKS, LatentArms
+from adats.models.latent.belief import CautiousBelief, LatentArms
 from adats.models.latent.family import Family
 from adats.models.latent.row_stats import RowSites
 from adats.models.latent.sites import settled
@@ -23,15 +22,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class LatentRows(BeliefBase):
+class LatentRows(CautiousBelief):
     """theta ~ N(theta, FFᵀ) under each candidate, with log weights.
 
     The reward of an arm with features a has the mean A'(aᵀtheta).
     """
 
     NAME: ClassVar[str] = "latent-linear"
-    FAR_CAUTION: ClassVar[float] = FAR_CAUTION
-    FAR_TASKS: ClassVar[int] = FAR_TASKS
     family: Family
     log_weights: FloatArray  # (candidates,)
     theta: FloatArray  # (candidates, d)
@@ -145,18 +142,7 @@ class LatentRowsPosterior(LatentRows):
     def _joint(self) -> LatentRows:
         return self.meta.posterior_joint(self.digest)
 
-    @property
-    def log_weights(self) -> FloatArray:
-        return self._joint.log_weights
-
-    @property
-    def theta(self) -> FloatArray:
-        return self._joint.theta
-
-    @property
-    def factor(self) -> FloatArray:
-        return self._joint.factor
-
-    @property
-    def which(self) -> IntArray:
-        return self._joint.which
+    log_weights = FieldOf[FloatArray]("_joint")
+    theta = FieldOf[FloatArray]("_joint")
+    factor = FieldOf[FloatArray]("_joint")
+    which = FieldOf[IntArray]("_joint")

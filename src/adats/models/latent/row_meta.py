@@ -19,7 +19,14 @@ from adats.models.core.registry import register
 from adats.models.core.types import FloatArray, Rng
 from adats.models.latent import full
 from adats.models.latent import sites as ep
-from adats.models.latent.base import LatentBase, checked_design, covariances_of, doublings, means_of
+from adats.models.latent.base import (
+    Anchor,
+    LatentBase,
+    checked_design,
+    covariances_of,
+    doublings,
+    means_of,
+)
 from adats.models.latent.full import FullPrior, FullSpread, SiteSums
 from adats.models.latent.row_belief import LatentRows, LatentRowsPosterior
 from adats.models.latent.row_stats import MOST_ROWS, ClickRows, EventRows, RowSites
@@ -140,19 +147,21 @@ class LatentLinearMeta(LatentBase[RowSites, RowDigest]):
             raise ValueError(f"rows were let go under {len(stats.frozen)} candidates, not {count}")
         fits = stats.sites is None or stats.sites.shape[1] == count
         if not (stats.settled and fits):
-            stats = self._settled(stats, phi, np.zeros((3, count, len(stats.rows))))
+            stats = self._settled(stats, phi, self.anchor, np.zeros((3, count, len(stats.rows))))
         return self._digested(stats, phi)
 
-    def _settled(self, stats: RowSites, phi: FloatArray | None, start: FloatArray) -> RowSites:
+    def _settled(
+        self, stats: RowSites, phi: FloatArray | None, anchor: Anchor, start: FloatArray
+    ) -> RowSites:
         n, s = stats.table[0], stats.table[1]
         if (n < 0).any():
             raise ValueError("statistics of fewer than 0 pulls: more was taken out than put in")
-        prior = self._task_anchor(stats, phi)
-        return stats.with_sites(ep.settled(self.family, n, s, prior, start), self.anchor.number)
+        prior = self._task_anchor(stats, phi, anchor)
+        return stats.with_sites(ep.settled(self.family, n, s, prior, start), anchor.number)
 
-    def _task_anchor(self, stats: RowSites, phi: FloatArray | None) -> FullPrior:
+    def _task_anchor(self, stats: RowSites, phi: FloatArray | None, anchor: Anchor) -> FullPrior:
         """What the anchor says of theta in a task with these rows."""
-        anchor, prior = self.anchor, self.anchor.prior
+        prior = anchor.prior
         if phi is not self.design:
             prior = self._prior_at(anchor.mean, anchor.cov, phi)
         assert isinstance(prior, FullPrior)
@@ -178,27 +187,28 @@ class LatentLinearMeta(LatentBase[RowSites, RowDigest]):
         changed: Iterable[int],  # noqa: ARG002
     ) -> tuple[RowDigest, Self]:
         """Only the sites of rows that changed are worked out, except where all should move: when
-        the anchor is a new one, when the pulls of the task have doubled, and before rows are let
-        go."""
-        phi, anchor, sites = old.design, self.anchor.number, stats.sites_of(self.log_weights.size)
+        the anchor is a new one, when the pulls of the task have doubled, before rows are let go,
+        and while there are few rewards."""
+        phi, anchor, sites = old.design, self.anchor, stats.sites_of(self.log_weights.size)
         stale_rows = [(row, *stats.table[:2, row].tolist()) for row in stats.stale[: FEW + 1]]
         one_by_one = (
-            sites is stats.sites
-            and stats.anchor == anchor
+            not self.has_few_rewards
+            and sites is stats.sites
+            and stats.anchor == anchor.number
             and doublings(stats.pulls) == doublings(old.stats.pulls)
             and len(stale_rows) <= FEW
             and len(stats.rows) <= MOST_ROWS
             and all(n > 0 for _, n, _ in stale_rows)
         )
         if one_by_one:
-            prior, sites = self._task_anchor(stats, phi), sites.copy()
+            prior, sites = self._task_anchor(stats, phi, anchor), sites.copy()
             if stats.settled_before is old.stats and len(stale_rows) == 1:
                 prior = prior._replace(known=old.known)
             for row, n, s in stale_rows:
                 ep.update_site(self.family, n, s, prior, sites, row)
-            stats = stats.with_sites(sites, anchor)
+            stats = stats.with_sites(sites, anchor.number)
         else:
-            stats = self._settled(stats, phi, sites)
+            stats = self._settled(stats, phi, self._anchor_of(old.message), sites)
         new = self._digested(stats, phi)
         return new, evolve(self, total=self.total.swap(old.message, new.message)).renewed()
 

@@ -306,11 +306,9 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
         return _Undesigned(m, h, -0.5 * fit - linalg.log_det(lower), keep, own, half.T)
 
     def replace_task(
-        self,
-        old: LinearDigest,
-        stats: LinearStats,
-        changed: Iterable[int],  # noqa: ARG002
+        self, old: LinearDigest, stats: LinearStats, changed: Iterable[int]
     ) -> tuple[LinearDigest, Self]:
+        del changed
         new = self.digest(stats, design=None if old.design is self.design else old.design)
         total = self.total.swap(old.message, new.message)
         return new, evolve(self, total=total)

@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
 from typing import TypeVar, TypeVarTuple, cast
 
 import msgspec
@@ -216,8 +215,8 @@ class Service:
         size: float = 1.0,
     ) -> T:
         """An operation of the engine on the experiment of a request; what may take long is LONG."""
-        owner = request.tenant, request.path["name"]
-        return await self._queue.do(partial(operation, *owner, *more), *owner, size)
+        name = request.path["name"]
+        return await self._queue.do(operation, request.tenant, name, *more, size=size)
 
     # requests that only read what is committed
 

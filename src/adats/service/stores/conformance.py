@@ -55,6 +55,10 @@ def _saving(open_store: Open, name: str) -> None:
     _same("an experiment is found by its name", store.experiment("o", "x"), changed)
     _same("an experiment is found by its id", store.by_id(row.id), changed)
     store.begin()
+    changed = changed._replace(version=8)
+    store.save(Changes(experiments={row.id: changed._replace(total=None)}))
+    _same("a total that is not written is as it was", store.by_id(row.id), changed)
+    store.begin()
     store.rollback()
     store.begin()
     store.save(Changes())
@@ -214,6 +218,11 @@ def _stale(open_store: Open, name: str) -> None:
     found = store.stale_tasks(row.id, 2, (-1, ""), 9)
     _same("the oldest first, then by name", found, [(0, "c"), (1, "a"), (1, "b")])
     _same("after one of them", store.stale_tasks(row.id, 2, (0, "c"), 1), [(1, "a")])
+    versions = {"b": 4, "a": 4, "c": 3}
+    since = {(row.id, t): TaskRow(b"", 0, None, None, b"x", v) for t, v in versions.items()}
+    _save(store, row, tasks=since)
+    known = [(t, since[row.id, t]) for t in "ab"]
+    _same("tasks that are not in the total", store.unfolded_tasks(row.id, 4), known)
     store.close()
 
 

@@ -27,13 +27,14 @@ class ExperimentRow(NamedTuple):
     version: int  # commits so far
     prior_version: int
     arms: str  # what was added and retired since, in JSON
-    total: bytes  # the sum of all messages
+    total: bytes | None  # the sum of all messages; None: not to be written, it is as it was
     tasks: int = 0
     decisions: int = 0
     counted: int = 0  # decisions whose reward counts
     days_until: int = 0  # before this time decisions are counted by days, from then on by hours
     believed_at: float = 0.0  # when beliefs were noted last
     believed_tasks: int = 0  # and how many tasks there were
+    total_version: int = 0  # the commit that wrote the total; large ones are not in each
 
 
 class TaskRow(NamedTuple):
@@ -41,6 +42,8 @@ class TaskRow(NamedTuple):
     rounds: int
     pending: bytes | None
     generation: int | None = None  # in which it was digested, if that matters
+    folded: bytes | None = None  # the statistics that are in the total, if those are others
+    folded_in: int | None = None  # and in which: the commit that wrote it
 
 
 class DecisionRow(NamedTuple):
@@ -205,6 +208,10 @@ class Reader(Protocol):
         """The next tasks of earlier generations, in order of generation and name."""
         ...
 
+    def unfolded_tasks(self, experiment: int, total_version: int) -> list[tuple[str, TaskRow]]:
+        """Those that have changed since the total was written, in order of their names."""
+        ...
+
     def decisions(
         self, experiment: int, since: float | None = None, before: float | None = None
     ) -> Iterator[DecisionRow]:
@@ -243,16 +250,8 @@ class Store(Reader, Protocol):
         """An id that no other experiment has."""
         ...
 
-    def write(self, changes: Changes) -> None:
-        """The first part of `save`, which does not wait for the disk."""
-        ...
-
-    def commit(self, changes: Changes) -> None:
-        """The other part: it waits, in any thread, and what was written is durable."""
-        ...
-
     def save(self, changes: Changes) -> None:
-        """Both."""
+        """Write it, in any thread; it is durable when this returns."""
         ...
 
     def rollback(self) -> None: ...

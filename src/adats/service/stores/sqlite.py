@@ -8,7 +8,7 @@ and none is used that is not as it was written.
 import errno
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -46,9 +46,13 @@ from adats.service.stores.sqlite_file import (
 
 Values = Sequence[Any] | dict[str, Any]
 T = TypeVar("T")
+MOST_COUNTS = 10_000  # that are kept in memory
+ROWS_AT_ONCE = 64  # in one statement
 TROUBLE = (sqlite3.Error, UnicodeDecodeError)  # the latter for names in messages of the former
 
-_EXPERIMENT = rows.columns(ExperimentRow)
+_OWN = ", ".join(f"e.{name}" for name in (*ExperimentRow._fields, rows.CHECKSUM))
+_EXPERIMENTS = f"""SELECT {_OWN}, t.total, t.crc
+FROM experiments e LEFT JOIN totals t ON t.experiment = e.id"""
 _TASK = f"experiment, task, {rows.columns(TaskRow)}"
 _DECISION = rows.columns(DecisionRow)
 _REWARD = rows.columns(RewardRow)
@@ -77,6 +81,24 @@ class SQLiteReader:
         except TROUBLE as error:
             raise _explained(error) from error
 
+    def _run_rows(self, statement: rows.Statement, kept: Sequence[Sequence[Any]]) -> None:
+        """In few statements, of which few texts are known: others can work during each of them."""
+        start = 0
+        while start < len(kept):
+            size = min(ROWS_AT_ONCE, 1 << (len(kept) - start).bit_length() - 1)
+            values = list(chain.from_iterable(kept[start : start + size]))
+            self._run(statement.of(size), values)
+            start += size
+
+    def _named(self, sql: str, experiment: int, names: list[str]) -> Iterator[Any]:
+        """Rows of an experiment by their names, which follow `sql`."""
+        for start in range(0, len(names), ROWS_AT_ONCE):
+            some = names[start : start + ROWS_AT_ONCE]
+            size = 1 << (len(some) - 1).bit_length()  # few texts, with the last name repeated
+            places = ", ".join("?" * size)
+            values = (experiment, *some, *some[-1:] * (size - len(some)))
+            yield from self._all(f"{sql} IN ({places})", values)
+
     def _one(self, sql: str, values: Values = ()) -> Any:
         try:
             return self._connection.execute(sql, values).fetchone()
@@ -91,20 +113,19 @@ class SQLiteReader:
             raise _explained(error) from error
 
     def experiment(self, tenant: str, name: str) -> ExperimentRow | None:
-        where = "tenant = ? AND name = ?"
-        row = self._one(f"SELECT {_EXPERIMENT} FROM experiments WHERE {where}", (tenant, name))
-        return None if row is None else rows.experiment_from(row)
+        row = self._one(f"{_EXPERIMENTS} WHERE e.tenant = ? AND e.name = ?", (tenant, name))
+        return None if row is None else rows.with_total(row)
 
     def by_id(self, experiment: int) -> ExperimentRow:
-        row = self._one(f"SELECT {_EXPERIMENT} FROM experiments WHERE id = ?", (experiment,))
+        row = self._one(f"{_EXPERIMENTS} WHERE e.id = ?", (experiment,))
         if row is None:
             raise rows.damaged(f"experiment {experiment}")
-        return rows.experiment_from(row)
+        return rows.with_total(row)
 
     def experiments(self, tenant: str | None = None) -> list[ExperimentRow]:
-        where, values = ("WHERE tenant = ?", (tenant,)) if tenant is not None else ("", ())
-        sql = f"SELECT {_EXPERIMENT} FROM experiments {where} ORDER BY tenant, name"
-        return [rows.experiment_from(row) for row in self._all(sql, values)]
+        where, values = ("WHERE e.tenant = ?", (tenant,)) if tenant is not None else ("", ())
+        sql = f"{_EXPERIMENTS} {where} ORDER BY e.tenant, e.name"
+        return [rows.with_total(row) for row in self._all(sql, values)]
 
     def task(self, experiment: int, task: str) -> TaskRow | None:
         sql = f"SELECT {_TASK} FROM tasks WHERE experiment = ? AND task = ?"
@@ -123,6 +144,10 @@ class SQLiteReader:
             "AND (generation, task) > (?, ?) ORDER BY generation, task LIMIT ?"
         )
         return list(self._all(sql, (experiment, generation, *after, limit)))
+
+    def unfolded_tasks(self, experiment: int, total_version: int) -> list[tuple[str, TaskRow]]:
+        sql = f"SELECT {_TASK} FROM tasks WHERE experiment = ? AND folded_in = ? ORDER BY task"
+        return list(map(rows.task_from, self._all(sql, (experiment, total_version))))
 
     def decision(self, experiment: int, decision_id: str) -> DecisionRow | None:
         sql = f"SELECT {_DECISION} FROM decisions WHERE experiment = ? AND decision_id = ?"
@@ -226,6 +251,7 @@ class SQLiteStore(SQLiteReader):
         except BaseException:
             self._witness.close()
             raise
+        self._counts: dict[Bucket, Counts] = {}  # some of those that are in the store
         self._write_anyway = self._broken = False
         self.erased = True  # nothing of what was forgotten is left in the log
         self._scrub = Scrub()
@@ -241,16 +267,15 @@ class SQLiteStore(SQLiteReader):
 
     def load(self, keys: Keys) -> Loaded:
         found = Loaded({}, {}, {})
-        for experiment, task in keys.tasks:
-            state = self.task(experiment, task)
-            if state is not None:
+        for experiment, names in _by_experiment(keys.tasks):
+            sql = f"SELECT {_TASK} FROM tasks WHERE experiment = ? AND task"
+            for task, state in map(rows.task_from, self._named(sql, experiment, names)):
                 found.tasks[experiment, task] = state
         named = ((key.experiment, key.decision_id) for key in keys.rewards)
-        for key in chain(keys.decisions, named):
-            if key not in found.decisions:
-                row = self.decision(*key)
-                if row is not None:
-                    found.decisions[key] = row
+        for experiment, names in _by_experiment(chain(keys.decisions, named)):
+            sql = f"SELECT {_DECISION} FROM decisions WHERE experiment = ? AND decision_id"
+            for row in map(rows.decision_from, self._named(sql, experiment, names)):
+                found.decisions[experiment, row.decision_id] = row
         earlier: dict[DecisionKey, dict[int, RewardRow]] = {}
         for asked in keys.rewards:
             name = (asked.experiment, asked.decision_id)
@@ -291,18 +316,11 @@ class SQLiteStore(SQLiteReader):
     # writing
 
     def save(self, changes: Changes) -> None:
-        """Durable when it returns."""
-        self.write(changes)
-        self.commit(changes)
-
-    def write(self, changes: Changes) -> None:
-        """What `commit` makes durable: the first part of `save`, without the disk."""
-        if changes or self._write_anyway:
+        """Durable when it returns. In any thread, while nobody else uses the store."""
+        something = bool(changes) or self._write_anyway
+        if something:
             self._write(changes)
             self._run("UPDATE commits SET count = ?", (self._commits + 1,))
-
-    def commit(self, changes: Changes) -> None:
-        something = bool(changes) or self._write_anyway
         self._run("COMMIT")
         if something:
             self._commits += 1
@@ -315,28 +333,33 @@ class SQLiteStore(SQLiteReader):
             self._clear_log()
 
     def _write(self, changes: Changes) -> None:
-        for experiment in changes.experiments.values():
-            self._run(rows.SAVE_EXPERIMENT, rows.sealed(experiment))
+        for row in changes.experiments.values():
+            if row.total is not None:
+                self._run_rows(rows.SAVE_TOTAL, [rows.total_to_keep(row.id, row.total)])
+            self._run_rows(rows.SAVE_EXPERIMENT, [rows.sealed(row._replace(total=b""))])
         for key in changes.forgotten:
             self._forget(*key)
-        for key, task in changes.tasks.items():
-            self._run(rows.SAVE_TASK, rows.task_to_keep(key, task))
-        ids: dict[DecisionKey, int] = {}
+        self._run_rows(rows.SAVE_TASK, [rows.task_to_keep(*item) for item in changes.tasks.items()])
+        new: list[list[Any]] = []
+        known: list[list[Any]] = []
+        ids: dict[DecisionKey, int] = {}  # of new ones, which follow the last
+        next_id = self._one("SELECT coalesce(max(id), 0) + 1 FROM decisions")[0]
         for name, decision in changes.decisions.items():
             if decision.id:
-                self._run(rows.SAVE_DECISION, rows.later_part(decision))
+                known.append(rows.later_part(decision))
             else:
-                made = self._run(rows.ADD_DECISION, rows.decision_to_keep(decision))
-                ids[name] = made.lastrowid or 0
-        for name, reward in changes.rewards:
-            own = reward if reward.decision else reward._replace(decision=ids[name])
-            self._run(rows.ADD_REWARD, rows.reward_to_keep(own))
-        for change in changes.changes:
-            self._run(rows.ADD_CHANGE, rows.sealed(change))
-        for bucket, difference in changes.counts.items():
-            self._count(bucket, difference)
-        for belief in changes.beliefs:
-            self._run(rows.ADD_BELIEF, rows.sealed(belief))
+                ids[name] = next_id + len(new)
+                new.append(rows.decision_to_keep(decision))
+        self._run_rows(rows.SAVE_DECISION, known)
+        self._run_rows(rows.ADD_DECISION, new)
+        rewards = [
+            reward if reward.decision else reward._replace(decision=ids[name])
+            for name, reward in changes.rewards
+        ]
+        self._run_rows(rows.ADD_REWARD, list(map(rows.reward_to_keep, rewards)))
+        self._run_rows(rows.ADD_CHANGE, list(map(rows.sealed, changes.changes)))
+        self._count(changes.counts)
+        self._run_rows(rows.ADD_BELIEF, list(map(rows.sealed, changes.beliefs)))
 
     def _forget(self, experiment: int, task: str) -> None:
         mine = "experiment = ? AND task = ?"
@@ -345,16 +368,24 @@ class SQLiteStore(SQLiteReader):
         self._run(f"DELETE FROM decisions WHERE {mine}", (experiment, task))
         self._run(f"DELETE FROM tasks WHERE {mine}", (experiment, task))
 
-    def _count(self, bucket: Bucket, difference: Counts) -> None:
+    def _count(self, differences: dict[Bucket, Counts]) -> None:
         where = " AND ".join(f"{name} = ?" for name in Bucket._fields)
-        kept = self._one(f"SELECT {_COUNTS} FROM hourly WHERE {where}", bucket)
-        counts = difference if kept is None else rows.counts_from(kept)[1].plus(difference)
-        if min(counts[:4]) < 0:
-            raise rows.damaged(f"the counter of {bucket.start}")
-        if counts.decisions:
-            self._run(rows.SAVE_COUNTS, rows.counts_to_keep(bucket, counts))
-        else:
-            self._run(f"DELETE FROM hourly WHERE {where}", bucket)
+        if len(self._counts) > MOST_COUNTS:
+            self._counts.clear()
+        changed = []
+        for bucket, difference in differences.items():
+            counts = self._counts.get(bucket)
+            if counts is None:
+                kept = self._one(f"SELECT {_COUNTS} FROM hourly WHERE {where}", bucket)
+                counts = Counts() if kept is None else rows.counts_from(kept)[1]
+            counts = self._counts[bucket] = counts.plus(difference)
+            if min(counts[:4]) < 0:
+                raise rows.damaged(f"the counter of {bucket.start}")
+            if counts.decisions:
+                changed.append(rows.counts_to_keep(bucket, counts))
+            else:
+                self._run(f"DELETE FROM hourly WHERE {where}", bucket)
+        self._run_rows(rows.SAVE_COUNTS, changed)
 
     def _clear_log(self) -> None:
         """What was forgotten is in the log still; while somebody reads it, it cannot be cleared."""
@@ -365,6 +396,7 @@ class SQLiteStore(SQLiteReader):
     def rollback(self) -> None:
         """The next commit writes in any case: only that shows whether it can be done again."""
         self._write_anyway = True
+        self._counts.clear()
         try:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
@@ -410,7 +442,7 @@ class SQLiteKeys(SQLiteReader):
         self._connection.close()
 
     def add(self, row: KeyRow) -> None:
-        self._run(rows.ADD_KEY, rows.sealed(row))
+        self._run_rows(rows.ADD_KEY, [rows.sealed(row)])
 
     def remove(self, key: str, mark: KeyRow) -> bool:
         """Whether there was such a key. The mark stays in its place: keys have been in use."""
@@ -421,6 +453,14 @@ class SQLiteKeys(SQLiteReader):
             self.add(mark)
         self._run("COMMIT")
         return found
+
+
+def _by_experiment(keys: Iterable[tuple[int, str]]) -> Iterable[tuple[int, list[str]]]:
+    """The names among some keys, each once."""
+    found: dict[int, dict[str, None]] = {}
+    for experiment, name in keys:
+        found.setdefault(experiment, {})[name] = None
+    return [(experiment, list(names)) for experiment, names in found.items()]
 
 
 def _explained(error: Exception) -> Exception:

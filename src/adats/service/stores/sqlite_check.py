@@ -39,12 +39,14 @@ class _Table(NamedTuple):
 
 TABLES = {
     "experiments": _Table(rows.columns(ExperimentRow), rows.experiment_from, {}),
+    "totals": _Table("experiment, total, crc", rows.total_from, {}),
     "tasks": _Table(
         f"experiment, task, {rows.columns(TaskRow)}",
         rows.task_from,
         {
             "tasks_by_name": "experiment, task",
             "tasks_by_generation": "experiment, generation, task",
+            "tasks_unfolded": "experiment, folded_in",
         },
     ),
     "decisions": _Table(
@@ -68,7 +70,11 @@ TABLES = {
     ),
     "keys": _Table(rows.columns(KeyRow), rows.key_from, {}),
 }
-PARTIAL = {"tasks_by_generation": "generation", "decisions_due": "due"}  # only where it is not null
+PARTIAL = {  # only where it is not null
+    "tasks_by_generation": "generation",
+    "tasks_unfolded": "folded_in",
+    "decisions_due": "due",
+}
 
 
 class Scrub:

@@ -5,6 +5,7 @@ No row is used that is not as it was written.
 
 import zlib
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -27,7 +28,7 @@ from adats.service.stores.interface import (
 Kept = Sequence[Any]  # the columns of a row, the checksum last
 
 CHECKSUM = "crc"
-PLACES = {DecisionRow: 2, RewardRow: 1}  # last columns, which stores before version 4 had not
+LATER_ADDED = {DecisionRow: 2, RewardRow: 1, ExperimentRow: 1}  # last columns, not in old stores
 
 
 def columns(*rows: Any) -> str:
@@ -35,17 +36,26 @@ def columns(*rows: Any) -> str:
     return ", ".join([name for row in rows for name in row._fields] + [CHECKSUM])
 
 
-def insert(table: str, fields: Sequence[str]) -> str:
-    names, places = ", ".join((*fields, CHECKSUM)), ", ".join("?" * (len(fields) + 1))
-    return f"INSERT INTO {table} ({names}) VALUES ({places})"
+class Statement:
+    """SQL with a list of values for each of some rows; `of(n)` is the text for n of them."""
+
+    def __init__(self, before: str, width: int, after: str) -> None:
+        row = f"({', '.join('?' * width)})"
+        self.of = cache(lambda count: f"{before} {', '.join([row] * count)} {after}")
 
 
-def upsert(table: str, fields: Sequence[str], key: Sequence[str]) -> str:
+def insert(table: str, fields: Sequence[str], after: str = "") -> Statement:
+    names = (*fields, CHECKSUM)
+    return Statement(f"INSERT INTO {table} ({', '.join(names)}) VALUES", len(names), after)
+
+
+def upsert(table: str, fields: Sequence[str], key: Sequence[str]) -> Statement:
     changed = ", ".join(f"{f} = excluded.{f}" for f in (*fields, CHECKSUM) if f not in key)
-    return f"{insert(table, fields)} ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changed}"
+    return insert(table, fields, f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changed}")
 
 
 SAVE_EXPERIMENT = upsert("experiments", ExperimentRow._fields, ("id",))
+SAVE_TOTAL = upsert("totals", ("experiment", "total"), ("experiment",))
 SAVE_TASK = upsert("tasks", ("experiment", "task", *TaskRow._fields), ("experiment", "task"))
 SAVE_COUNTS = upsert("hourly", Bucket._fields + Counts._fields, Bucket._fields)
 ADD_DECISION = insert("decisions", DecisionRow._fields[1:])  # SQLite makes the ids
@@ -58,7 +68,12 @@ _ACTION, *_LISTS = (
     DecisionRow._fields.index(name) - 1 for name in ("action", "propensity", "reward", "counted")
 )
 _LATER = [DecisionRow._fields.index(name) - 1 for name in LATER]
-SAVE_DECISION = f"UPDATE decisions SET {', '.join(f'{f} = ?' for f in LATER)}, crc = ? WHERE id = ?"
+_NEW = ", ".join(f"{f} = v.column{i}" for i, f in enumerate((*LATER, CHECKSUM), 1))
+SAVE_DECISION = Statement(
+    f"UPDATE decisions SET {_NEW} FROM (VALUES",
+    len(LATER) + 2,
+    f") AS v WHERE id = v.column{len(LATER) + 2}",
+)
 
 
 def checksum(values: Sequence[Any]) -> int:
@@ -72,8 +87,8 @@ def sealed(row: Sequence[Any], start: int = 0) -> list[Any]:
 
 
 def _covered(kind: type, values: list[Any]) -> list[Any]:
-    """What a checksum covers: places only where there is one that is not 0, as it was before."""
-    added = PLACES.get(kind, 0)
+    """What a checksum covers: what was added later only where it is not 0, as it was before."""
+    added = LATER_ADDED.get(kind, 0)
     return values[:-added] if added and values[-added:] == [0] * added else values
 
 
@@ -117,8 +132,15 @@ def task_to_keep(key: TaskKey, row: TaskRow) -> list[Any]:
 
 def task_checksum(key: TaskKey, row: TaskRow) -> int:
     crc = zlib.crc32(row.pending or b"", zlib.crc32(row.stats))
-    generation = () if row.generation is None else (row.generation,)
-    return zlib.crc32(msgspec.json.encode((*key, row.rounds, *generation)), crc)
+    more = () if row.generation is None else (row.generation,)
+    if row.folded is not None:
+        crc = zlib.crc32(row.folded, crc)
+        more = (*more, row.folded_in)
+    return zlib.crc32(msgspec.json.encode((*key, row.rounds, *more)), crc)
+
+
+def total_to_keep(experiment: int, total: bytes) -> list[Any]:
+    return [experiment, total, zlib.crc32(total, experiment)]
 
 
 def counts_to_keep(bucket: Bucket, counts: Counts) -> list[Any]:
@@ -142,6 +164,19 @@ def to_column(value: Any) -> Any:
 def experiment_from(kept: Kept) -> ExperimentRow:
     row: ExperimentRow = _checked(ExperimentRow, kept, "experiment", name=2, start=0)
     return row
+
+
+def with_total(kept: Kept) -> ExperimentRow:
+    """Of the columns of an experiment, its total and the checksum of that."""
+    row = experiment_from(kept[:-2])
+    return row._replace(total=total_from((row.id, *kept[-2:])))
+
+
+def total_from(kept: Kept) -> bytes:
+    experiment, total, crc = kept
+    if not isinstance(total, bytes) or crc != zlib.crc32(total, experiment):
+        raise damaged(f"what all tasks of experiment {experiment} taught")
+    return total
 
 
 def decision_from(kept: Kept) -> DecisionRow:
@@ -177,7 +212,9 @@ def task_from(kept: Kept) -> tuple[str, TaskRow]:
     """Of the columns experiment and task, those of the row, and the checksum."""
     experiment, task, *values, crc = kept
     row = TaskRow(*values)
-    whole = isinstance(row.stats, bytes) and isinstance(row.pending, bytes | None)
+    whole = isinstance(row.stats, bytes) and all(
+        isinstance(part, bytes | None) for part in (row.pending, row.folded)
+    )
     if not whole or crc != task_checksum((experiment, task), row):
         raise damaged(f"task {task!r}")
     return task, row

@@ -9,6 +9,8 @@ from adats.service.counters import days_until, tally
 from adats.service.stores import sqlite_rows as rows
 from adats.service.stores.interface import Bucket, Counts, DecisionRow, ExperimentRow, TaskRow
 
+Version = tuple[str, Callable[[sqlite3.Connection], None] | None]
+
 APPLICATION_ID = 0x61646174  # "adat"
 
 VERSION_1 = """
@@ -84,13 +86,20 @@ CREATE TABLE beliefs (
 );
 CREATE INDEX beliefs_by_experiment ON beliefs (experiment);
 """
+VERSION_5 = """
+CREATE TABLE totals (experiment INTEGER PRIMARY KEY, total BLOB NOT NULL, crc INTEGER NOT NULL);
+ALTER TABLE experiments ADD COLUMN total_version INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE tasks ADD COLUMN folded BLOB;
+ALTER TABLE tasks ADD COLUMN folded_in INTEGER;
+CREATE INDEX tasks_unfolded ON tasks (experiment, folded_in) WHERE folded_in IS NOT NULL;
+"""
 
 
 def _fill_version_4(connection: sqlite3.Connection) -> None:
     """Count what there is, and seal what checksums did not cover."""
     for kept in connection.execute(f"SELECT {rows.columns(ExperimentRow)} FROM experiments"):
         *values, crc = kept
-        size = len(ExperimentRow._fields) - len(ExperimentRow._field_defaults)
+        size = ExperimentRow._fields.index("tasks")
         if crc != rows.checksum(values[1:size]):
             raise rows.damaged(f"experiment {values[2]!r}")
         row = ExperimentRow(*values)
@@ -106,7 +115,17 @@ def _fill_version_4(connection: sqlite3.Connection) -> None:
             tally(counts, decision, until)
         _write_counts(connection, counts)
         row = row._replace(tasks=tasks, decisions=made, counted=counted, days_until=until)
-        connection.execute(rows.SAVE_EXPERIMENT, rows.sealed(row))
+        connection.execute(rows.SAVE_EXPERIMENT.of(1), rows.sealed(row))
+
+
+def _fill_version_5(connection: sqlite3.Connection) -> None:
+    """What all tasks taught lies apart."""
+    for kept in connection.execute(f"SELECT {rows.columns(ExperimentRow)} FROM experiments"):
+        row = rows.experiment_from(kept)
+        assert row.total is not None
+        connection.execute(rows.SAVE_TOTAL.of(1), rows.total_to_keep(row.id, row.total))
+        row = row._replace(total=b"", total_version=row.version)
+        connection.execute(rows.SAVE_EXPERIMENT.of(1), rows.sealed(row))
 
 
 def _seal_tasks(connection: sqlite3.Connection, experiment: int) -> int:
@@ -118,7 +137,7 @@ def _seal_tasks(connection: sqlite3.Connection, experiment: int) -> int:
         if crc != rows.task_checksum((of, task), row._replace(generation=None)):
             raise rows.damaged(f"task {task!r}")
         if row.generation is not None:
-            connection.execute(rows.SAVE_TASK, rows.task_to_keep((of, task), row))
+            connection.execute(rows.SAVE_TASK.of(1), rows.task_to_keep((of, task), row))
     return count
 
 
@@ -129,14 +148,15 @@ def _decisions(connection: sqlite3.Connection, experiment: int) -> Any:
 
 def _write_counts(connection: sqlite3.Connection, counts: dict[Bucket, Counts]) -> None:
     kept = [rows.counts_to_keep(bucket, own) for bucket, own in counts.items()]
-    connection.executemany(rows.SAVE_COUNTS, kept)
+    connection.executemany(rows.SAVE_COUNTS.of(1), kept)
 
 
-VERSIONS: tuple[tuple[str, Callable[[sqlite3.Connection], None] | None], ...] = (
+VERSIONS: tuple[Version, ...] = (
     (VERSION_1, None),
     (VERSION_2, None),
     (VERSION_3, None),
     (VERSION_4, _fill_version_4),
+    (VERSION_5, _fill_version_5),
 )
 VERSION = len(VERSIONS)
 
@@ -145,10 +165,9 @@ def bring_up_to_date(connection: sqlite3.Connection, until: int = VERSION) -> No
     """Make the tables of a new store, or those that an earlier version had not: all or nothing."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        for number in range(version_of(connection), until):
-            script, fill = VERSIONS[number]
-            for statement in script.split(";")[:-1]:
-                connection.execute(statement)
+        missing = VERSIONS[version_of(connection) : until]
+        _make_tables(connection, missing)
+        for _, fill in missing:
             if fill is not None:
                 fill(connection)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -157,6 +176,12 @@ def bring_up_to_date(connection: sqlite3.Connection, until: int = VERSION) -> No
     except BaseException:
         connection.execute("ROLLBACK")
         raise
+
+
+def _make_tables(connection: sqlite3.Connection, versions: tuple[Version, ...]) -> None:
+    for script, _ in versions:
+        for statement in script.split(";")[:-1]:
+            connection.execute(statement)
 
 
 def version_of(connection: sqlite3.Connection) -> int:
@@ -191,7 +216,7 @@ def _parts(connection: sqlite3.Connection) -> dict[str, Any]:
 def _parts_of(version: int) -> list[tuple[str, Any]]:
     connection = sqlite3.connect(":memory:", isolation_level=None)
     try:
-        bring_up_to_date(connection, version)
+        _make_tables(connection, VERSIONS[:version])
         return list(_parts(connection).items())
     finally:
         connection.close()
