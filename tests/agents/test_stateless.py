@@ -319,7 +319,7 @@ def test_an_ibis_expression_with_decisions_or_finished_tasks(kind):
         ("gaussian", [1.0, float("nan"), 2.0], "row 1: reward must be a finite number, got nan"),
         ("gaussian", [1.0, 1e200, 2.0], "row 1: reward 1e.200 is too large"),
         ("gaussian", ["1", "2", "x"], r"row 0: reward must be a number, got '1' \(3 such rows\)"),
-        ("exponential", [5.0, -1.0, 2.0], "row 1: a reward of this model is not negative"),
+        ("exponential", [5.0, -1.0, 2.0], "row 1: reward must be 0 or more, got -1"),
         ("clicks", [1.0, 0.5, 0.5], r"row 1: .* got 0\.5 \(2 such rows\)"),
         ("clicks", [1.0, None, 0.0], "row 1: reward must be a finite number, got nan"),
     ],

@@ -7,6 +7,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
+from adats.models.latent import base
 from adats.service import served_experiment
 from adats.service.messages import DecisionRequest, NewArm, RewardRequest
 from adats.service.replay import replay
@@ -32,6 +33,7 @@ SPECS = {"gaussian": GAUSSIAN, "clicks": CLICKS, "linear": LINEAR}
 def local(request, tmp_path, monkeypatch):
     monkeypatch.setattr(served_experiment, "LARGE_TOTAL", 0)
     monkeypatch.setattr(served_experiment, "MOST_UNFOLDED", 3)
+    monkeypatch.setattr(base, "FEW_REWARDS", 0.0)  # else each reward of clicks has a new anchor
     local = Local(tmp_path / "x.db")
     local.put("x", SPECS[request.param])
     yield local

@@ -487,7 +487,7 @@ def progress(done):
     if how == "raise":
         raise KeyboardInterrupt
 
-got = simulate(GaussianProblem(), ["ts"], tasks=50, rounds=10_000, runs=1000, seed=1,
+got = simulate(GaussianProblem(), ["ts"], tasks=50, rounds=10_000, runs=200, seed=1,
                workers=int(workers), chunk=1, progress=progress)
 got.save(path)
 """
