@@ -164,7 +164,7 @@ class Client:
             self._send_ask(connection, decision_id)
 
 
-class Unavailable(Exception):
+class Unavailable(AssertionError):
     """A 503: it may be done again."""
 
 

@@ -269,7 +269,7 @@ def packed(stats: bytes) -> bytes:
     """Statistics as they are kept: those with sites are large, and mostly zeros."""
     if len(stats) < LARGE:
         return RAW + stats
-    return min(RAW + stats, zlib.compress(stats, 1), key=len)
+    return min(RAW + stats, zlib.compress(stats, 6), key=len)
 
 
 def unpacked(kept: bytes | None) -> bytes:
