@@ -236,7 +236,7 @@ class PostgresReadView(PostgresReader):
         return int(self._one("SELECT count(*) FROM decisions WHERE due <= %s", (now,))[0])
 
     def newest_time(self) -> float | None:
-        sql = "SELECT greatest((SELECT max(time) FROM decisions), (SELECT max(time) FROM rewards))"
+        sql = "SELECT max(time) FROM (SELECT time FROM decisions ORDER BY id DESC LIMIT 1000) d"
         newest: float | None = self._one(sql)[0]
         return newest
 
