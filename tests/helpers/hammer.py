@@ -4,7 +4,6 @@ import http.client
 import json
 import math
 import random
-import sqlite3
 import threading
 import time
 from collections import Counter, defaultdict
@@ -15,7 +14,7 @@ import numpy as np
 
 import adats
 import command
-from adats.service.stores.sqlite import SQLiteReadView
+from adats.service.stores.opening import is_shared, open_view
 from served import GAUSSIAN, call, process
 
 WINDOW, DEFAULT = 0.3, -0.5
@@ -57,9 +56,9 @@ class Connection:
     def __exit__(self, *_):
         self._connection.close()
 
-    def send(self, method, path, body=None):
+    def send(self, method, path, body=None, headers=()):
         """Status, JSON and headers."""
-        headers = {} if body is None else {"Content-Type": "application/json"}
+        headers = dict(headers) | ({} if body is None else {"Content-Type": "application/json"})
         content = None if body is None else json.dumps(body)
         self._connection.request(method, path, content, headers)
         answer = self._connection.getresponse()
@@ -165,8 +164,36 @@ class Client:
             self._send_ask(connection, decision_id)
 
 
+class Unavailable(Exception):
+    """A 503: it may be done again."""
+
+
+class PatientClient(Client):
+    """It goes on when the service is gone, or has no database; with others, until it is back."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.unavailable = 0
+
+    def load(self, url, stop):
+        while not stop.is_set():
+            try:
+                with Connection(url, timeout=15) as connection:
+                    while not stop.is_set():
+                        act = self._rng.choices((self._ask, self._tell, self._again), (5, 5, 1))[0]
+                        act(connection)
+            except (*CUT_OFF, Unavailable):
+                self.unavailable += 1
+                time.sleep(0.02)
+            except Exception as error:
+                self.faults.append(error)
+                return
+
+
 def _good(answer):
     status, body = answer
+    if status == 503:
+        raise Unavailable(body)
     assert status == 200, body
     return body
 
@@ -233,13 +260,14 @@ def kill_often(db, clients, *, times, seed, experiments=EXPERIMENTS, check_every
 def check_log(db, clients, experiments=EXPERIMENTS):
     """What was acknowledged is in the store, what is there was sent; the library told the same."""
     agents = {}
-    with SQLiteReadView(db) as view:
+    with open_view(str(db)) as view:
         for name in experiments:
             row = view.experiment("default", name)
             decisions, rewards = list(view.decisions(row.id)), list(view.rewards(row.id))
             _check_decisions(name, decisions, clients)
             _check_rewards(name, decisions, rewards, clients)
-            check_order(row, decisions, rewards)
+            if not is_shared(str(db)):
+                check_order(row, decisions, rewards)
             if name in EXPERIMENTS:
                 agents[name] = told_by_library(decisions)
                 check_statistics(view, row, agents[name], decisions)
@@ -261,12 +289,10 @@ def check_order(row, decisions, rewards):
 
 
 def waits(db):
-    """Whether there are decisions whose window has to end."""
-    reader = sqlite3.connect(db)
-    try:
-        return reader.execute("SELECT count(*) FROM decisions WHERE due IS NOT NULL").fetchone()[0]
-    finally:
-        reader.close()
+    """Whether there are decisions whose window has to end, or rewards that nobody has folded."""
+    with open_view(str(db)) as view:
+        folded = not any(view.unfolded(row.id) for row in view.experiments())
+        return view.due_count(math.inf) > 0 or not folded
 
 
 def _check_decisions(name, decisions, clients):

@@ -423,11 +423,13 @@ class Play:
         """`experiments` are cases and rules, by name; `compare` decisions with the library's."""
         self.path, self.local, self.compare = path, Local(path), compare
         self.clock = self.local.clock
-        self.books = {}
+        self.books, self.count = {}, 0
+        self.put_all(experiments)
+
+    def put_all(self, experiments):
         for name, (case, rules) in experiments.items():
             self.books[name] = Book(case, rules)
             assert self.local.put(name, rules.spec(case))[0]
-        self.count = 0
 
     def close(self):
         self.local.close()

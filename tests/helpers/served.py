@@ -45,7 +45,8 @@ def process(db, *options, **settings):
             running.kill()
             running.wait()
             running.stdout.close()
-            running.stderr.close()
+            if running.stderr is not None:
+                running.stderr.close()
 
 
 def call(url, method="GET", body=None, key=None):

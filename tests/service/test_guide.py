@@ -107,7 +107,7 @@ def test_the_guide_has_an_example_of_every_model():
 def test_the_command_of_the_guide_listens_where_the_guide_says():
     usual = {name: p.default for name, p in inspect.signature(serve).parameters.items()}
     assert f"http://{usual['host']}:{usual['port']}" == ADDRESS
-    assert usual["db"] == Path("bandits.db")
+    assert usual["db"] == "bandits.db"
     assert f"is served at {ADDRESS}, described at {ADDRESS}/docs" in GUIDE.read_text()
 
 

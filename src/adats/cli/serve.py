@@ -15,11 +15,14 @@ from adats.service.errors import DamagedStore, StoreError
 
 keys_app = typer.Typer(help="API keys of a service.", no_args_is_help=True)
 
-Db = Annotated[Path, typer.Option("--db", help="The store, one file; made if it is not there.")]
+DB = "bandits.db"
+Db = Annotated[
+    str, typer.Option("--db", help="The store: a file (made if it is not there), or postgresql://…")
+]
 
 
 def serve(
-    db: Db = Path("bandits.db"),
+    db: Db = DB,
     host: Annotated[str, typer.Option(help="Outside loopback only with keys.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0 takes a free one.")] = 8000,
     waiting: Annotated[int, typer.Option(help="Requests that may wait; more get a 429.")] = 1000,
@@ -29,13 +32,19 @@ def serve(
     trust_clock: Annotated[
         bool, typer.Option("--trust-clock", help="Even if the store was not used for long.")
     ] = False,
+    workers: Annotated[
+        int, typer.Option(min=1, help="Processes on one port; several need PostgreSQL.")
+    ] = 1,
 ) -> None:
-    """Decisions and rewards over HTTP, durable, in one process."""
+    """Decisions and rewards over HTTP, durable, in one process or several."""
     need_service()
     from adats.service.server import serve as run
+    from adats.service.stores.opening import shown
 
     def announce(address: str) -> None:
-        console.print(f"{db} is served at {address}, described at {address}/docs", soft_wrap=True)
+        console.print(
+            f"{shown(db)} is served at {address}, described at {address}/docs", soft_wrap=True
+        )
 
     try:
         with in_one_line():
@@ -47,6 +56,7 @@ def serve(
                 reopened=reopened,
                 trust_clock=trust_clock,
                 announce=announce,
+                workers=workers,
             )
     except KeyboardInterrupt:  # what was under way is done, and the store is closed
         console.print("stopped")
@@ -55,29 +65,29 @@ def serve(
 @keys_app.command("add")
 def add(
     tenant: Annotated[str, typer.Argument(help="Whose experiments the key opens.")],
-    db: Db = Path("bandits.db"),
+    db: Db = DB,
     read_only: Annotated[bool, typer.Option("--read-only", help="Reading only.")] = False,
 ) -> None:
     """Make a key. It is shown once: only its hash is kept."""
     need_service()
     from adats.service.keys import new_key
-    from adats.service.stores.sqlite import SQLiteKeys
+    from adats.service.stores.opening import open_keys
 
     key, row = new_key(tenant, write=not read_only)
-    with in_one_line(), SQLiteKeys(db, make=True) as kept:
+    with in_one_line(), open_keys(db, make=True) as kept:
         kept.add(row)
     console.print(key, highlight=False, soft_wrap=True)
 
 
 @keys_app.command("list")
-def list_keys(db: Db = Path("bandits.db")) -> None:
+def list_keys(db: Db = DB) -> None:
     """The keys of a store, without their secrets."""
     need_service()
     from adats.service.keys import ApiKeys
-    from adats.service.stores.sqlite import SQLiteKeys
+    from adats.service.stores.opening import open_keys
 
     table = Table("key", "tenant", "may", "since")
-    with in_one_line(), SQLiteKeys(db) as kept:
+    with in_one_line(), open_keys(db) as kept:
         for row in ApiKeys(kept.key_rows()):
             since = datetime.fromtimestamp(row.created, UTC).strftime("%Y-%m-%d %H:%M")
             table.add_row(row.id, row.tenant, "write" if row.write else "read", since)
@@ -87,21 +97,22 @@ def list_keys(db: Db = Path("bandits.db")) -> None:
 @keys_app.command("remove")
 def remove(
     key: Annotated[str, typer.Argument(help="Its name, as `adats keys list` shows it.")],
-    db: Db = Path("bandits.db"),
+    db: Db = DB,
 ) -> None:
     """Take a key back; a running service knows it after a second."""
     need_service()
     from adats.service.keys import REMOVED, mark_of_removed
-    from adats.service.stores.sqlite import SQLiteKeys
+    from adats.service.stores.opening import open_keys, shown
 
-    with in_one_line(), SQLiteKeys(db) as kept:
+    with in_one_line(), open_keys(db) as kept:
         if key == REMOVED or not kept.remove(key, mark_of_removed()):
-            raise ValueError(f"{db} has no key {key!r}; see: adats keys list --db {db}")
+            at = shown(db)
+            raise ValueError(f"{at} has no key {key!r}; see: adats keys list --db {at}")
     console.print(f"Key {key} is removed", highlight=False)
 
 
 def replay(
-    db: Annotated[Path, typer.Argument(help="A store; it may be in use.")],
+    db: Annotated[str, typer.Argument(help="A store; it may be in use.")],
     into: Annotated[
         Path | None, typer.Option(help="A new store that is kept; none unless given.")
     ] = None,
@@ -109,24 +120,16 @@ def replay(
     """Play the log of a store into an empty one: is every decision, and the state, the same?"""
     need_service()
     from adats.service.replay import replay as play
-    from adats.service.stores.sqlite import SQLiteReadView, SQLiteStore
-    from adats.service.stores.sqlite_file import back_up, check_file, real_path, version_at
-    from adats.service.stores.sqlite_schema import VERSION
+    from adats.service.stores.opening import open_view, up_to_date
+    from adats.service.stores.sqlite import SQLiteStore
 
-    if not db.is_file():
-        raise ValueError(f"there is no store {db}")
     if into is not None and into.exists():
         raise ValueError(f"{into} is there already; give the name of a new store")
-    path = real_path(db)
-    check_file(path)
     with in_one_line(), tempfile.TemporaryDirectory() as folder:
-        if version_at(path) < VERSION:  # a copy is brought up to date, and the store left as it is
-            old, path = path, Path(folder, "copy.db")
-            back_up(old, path)
-            SQLiteStore(path).close()
+        url = up_to_date(db, Path(folder, "copy.db"))
         store = SQLiteStore(Path(folder, "replay.db") if into is None else into)
         try:
-            with SQLiteReadView(path) as source, stage_bar("replaying") as show:
+            with open_view(url) as source, stage_bar("replaying") as show:
                 found = play(source, store, progress=lambda done: show("replaying", done, 0))
         finally:
             store.close()

@@ -6,31 +6,25 @@ from typing import Annotated
 import typer
 
 from adats.cli.common import console
-from adats.cli.serve import in_one_line, need_service
+from adats.cli.serve import DB, in_one_line, need_service
 
 store_app = typer.Typer(help="The store of a service.", no_args_is_help=True)
 
-Db = Annotated[Path, typer.Option("--db", help="The store, one file.")]
+Db = Annotated[str, typer.Option("--db", help="The store: a file, or postgresql://…")]
+Url = Annotated[str | None, typer.Argument(help="The same as --db.")]
 MOST_SHOWN = 20  # findings
 
 
 @store_app.command("check")
-def check(db: Db = Path("bandits.db")) -> None:
-    """Read all of a store, which may be in use: is it as it was written?"""
+def check(url: Url = None, db: Db = DB) -> None:
+    """Read all of a store, which may be in use: is it as it was written, and does it add up?"""
     need_service()
-    from adats.service.stores.sqlite import SQLiteReadView
-    from adats.service.stores.sqlite_check import check_whole
-    from adats.service.stores.sqlite_file import check_file, real_path, version_at
-    from adats.service.stores.sqlite_schema import VERSION
+    from adats.service.audit import check_store
+    from adats.service.stores.opening import shown
 
-    _need_store(db)
     with in_one_line():
-        check_file(real_path(db), whole=True)
-        version = version_at(real_path(db))
-        if version < VERSION:
-            raise ValueError(f"{db} has version {version}; first: adats store upgrade --db {db}")
-        with SQLiteReadView(db) as view:
-            found = list(check_whole(view))
+        found = check_store(url or db)
+    db = shown(url or db)
     for line in found[:MOST_SHOWN]:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     if found:
@@ -41,9 +35,22 @@ def check(db: Db = Path("bandits.db")) -> None:
 
 
 @store_app.command("upgrade")
-def upgrade(db: Db = Path("bandits.db")) -> None:
-    """Bring a store of an earlier version to this one; a copy of it stays beside it."""
+def upgrade(url: Url = None, db: Db = DB) -> None:
+    """Bring a store of an earlier version to this one. A copy of a file stays beside it; in
+    PostgreSQL tables are made where there are none."""
     need_service()
+    from adats.service.stores.opening import is_shared, path_of, shown, upgrade_store
+
+    db = url or db
+    if is_shared(db):
+        with in_one_line():
+            upgrade_store(db)
+        console.print(f"{shown(db)} is ready", highlight=False, soft_wrap=True)
+        return
+    _upgrade_file(path_of(db))
+
+
+def _upgrade_file(db: Path) -> None:
     from adats.service.stores.sqlite import SQLiteStore
     from adats.service.stores.sqlite_file import copy_of_version, real_path, version_at
     from adats.service.stores.sqlite_schema import VERSION
@@ -64,19 +71,42 @@ def upgrade(db: Db = Path("bandits.db")) -> None:
 
 
 @store_app.command("backup")
-def backup(
-    target: Annotated[Path, typer.Argument(help="A new file.")], db: Db = Path("bandits.db")
-) -> None:
-    """A whole copy of a store, which may be in use."""
+def backup(target: Annotated[Path, typer.Argument(help="A new file.")], db: Db = DB) -> None:
+    """A whole copy of a store in a file, which may be in use."""
     need_service()
+    from adats.service.stores.opening import is_shared, path_of
     from adats.service.stores.sqlite_file import back_up, real_path
 
-    _need_store(db)
+    if is_shared(db):
+        raise ValueError("PostgreSQL has its own ways: pg_dump, or a base backup with its log")
+    path = path_of(db)
+    _need_store(path)
     if target.exists():
         raise ValueError(f"{target} is there already; give the name of a new file")
     with in_one_line():
-        back_up(real_path(db), target)
+        back_up(real_path(path), target)
     console.print(f"{target} is a copy of {db}", highlight=False, soft_wrap=True)
+
+
+@store_app.command("copy")
+def copy(
+    source: Annotated[str, typer.Argument(help="A store that nobody writes to.")],
+    target: Annotated[str, typer.Argument(help="An empty one, of any kind.")],
+) -> None:
+    """Copy a store, from a file to PostgreSQL or back; the copy is checked by a replay."""
+    need_service()
+    from adats.service.copying import copy_store
+    from adats.service.stores.opening import shown
+
+    with in_one_line():
+        found = copy_store(source, target)
+    for line in found[:MOST_SHOWN]:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    if found:
+        console.print(f"{shown(target)} is NOT a copy", highlight=False, soft_wrap=True)
+        raise typer.Exit(1)
+    said = f"{shown(target)} is a copy of {shown(source)}: every decision comes out the same"
+    console.print(said, highlight=False, soft_wrap=True)
 
 
 def _need_store(db: Path) -> None:

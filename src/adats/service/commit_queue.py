@@ -34,7 +34,7 @@ SETTLE_EVERY = 0.5  # seconds between looks at what is due
 log = logging.getLogger("adats.service")
 
 
-class _Job(NamedTuple):
+class WaitingJob(NamedTuple):
     work: Callable[..., Any]  # of what was asked
     asked: tuple[Any, ...]  # the tenant and the experiment first
     done: asyncio.Future[Any]
@@ -46,11 +46,11 @@ class _Job(NamedTuple):
         return tenant, experiment
 
 
-class _Group:
+class CommitGroup:
     """What is committed at once, and how long it took."""
 
     def __init__(self) -> None:
-        self.jobs: list[_Job] = []
+        self.jobs: list[WaitingJob] = []
         self.results: list[Any] = []
         self.seconds: list[float] = []  # of each job
         self.shared_seconds = self.commit_seconds = 0.0
@@ -83,7 +83,7 @@ class CommitQueue:
     def __init__(self, engine: Engine, *, most_waiting: int = 1000) -> None:
         self.engine = engine
         self._most_waiting = most_waiting
-        self._waiting: FairQueue[_Job] = FairQueue()
+        self._waiting: FairQueue[WaitingJob] = FairQueue()
         self._cost: dict[tuple[str, str], float] = {}  # seconds of an operation, by experiment
         self._last_short: tuple[str, str] | None = None  # who had the last short operation
         self._answered_at = 0.0
@@ -125,7 +125,7 @@ class CommitQueue:
             raise Busy(f"{len(self._waiting)} requests are waiting")
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         asked = (tenant, experiment, *more)
-        self._waiting.put(tenant, experiment, _Job(work, asked, done, size))
+        self._waiting.put(tenant, experiment, WaitingJob(work, asked, done, size))
         self._arrived.set()
         return await done
 
@@ -159,9 +159,9 @@ class CommitQueue:
             except TimeoutError:
                 return
 
-    async def _run_group(self, alone: _Job | None = None) -> None:
+    async def _run_group(self, alone: WaitingJob | None = None) -> None:
         """Carry out operations, commit, and reply."""
-        group = _Group()
+        group = CommitGroup()
         try:
             await self._begin()
             await self._settle()
@@ -182,31 +182,31 @@ class CommitQueue:
         self.groups += 1
         self._charge(group)
         for job, result in zip(group.jobs, group.results, strict=True):
-            _reply(job, result)
+            reply(job, result)
         if alone is None and group.jobs:
             self._last_short, self._answered_at = group.jobs[-1].owner, time.monotonic()
 
-    def _kept_waiting(self, alone: _Job | None) -> list[_Job]:
+    def _kept_waiting(self, alone: WaitingJob | None) -> list[WaitingJob]:
         """Operations of a group that could not even begin."""
         if alone is not None:
             return [alone]
         return [self._waiting.pop() for _ in range(min(MOST_IN_GROUP, len(self._waiting)))]
 
-    def _seconds(self, job: _Job) -> float:
+    def _seconds(self, job: WaitingJob) -> float:
         """That it will take, as far as one knows."""
         return max(job.size, 1.0) * self._cost.get(job.owner, math.inf)
 
-    def _is_long(self, job: _Job) -> bool:
+    def _is_long(self, job: WaitingJob) -> bool:
         """Whether it keeps others waiting: it is done alone, off the loop."""
         return self._seconds(job) > LONG
 
-    def _run_alone(self, group: "_Group") -> None:
+    def _run_alone(self, group: "CommitGroup") -> None:
         group.run(self.engine)
         group.commit(self.engine)
 
-    def _short_jobs(self) -> list[_Job]:
+    def _short_jobs(self) -> list[WaitingJob]:
         """Those that are next, as far as they are short."""
-        jobs: list[_Job] = []
+        jobs: list[WaitingJob] = []
         left = LONGEST_GROUP
         while self._waiting and len(jobs) < MOST_IN_GROUP and left > 0:
             seconds = self._seconds(self._waiting.first())
@@ -216,7 +216,7 @@ class CommitQueue:
             left -= seconds
         return jobs
 
-    def _charge(self, group: "_Group") -> None:
+    def _charge(self, group: "CommitGroup") -> None:
         """Each has used the time of its operation, and its part of what was done for all."""
         self.commit_seconds += group.commit_seconds
         count = max(len(group.jobs), 1)
@@ -274,7 +274,7 @@ class CommitQueue:
         if found is not None:
             self.note_damage(found)
 
-    async def _failed(self, error: Exception, jobs: list[_Job]) -> None:
+    async def _failed(self, error: Exception, jobs: list[WaitingJob]) -> None:
         """Nothing of the group has happened. A fault of one operation is not the others' fault."""
         if isinstance(error, StoreError) or not jobs:
             if self.trouble is None:
@@ -289,7 +289,7 @@ class CommitQueue:
         else:
             log.error("an operation failed", exc_info=error)
         for job in jobs:
-            _reply(job, error)
+            reply(job, error)
 
     def note_damage(self, error: Exception) -> None:
         """Part of the store cannot be used; the rest goes on."""
@@ -298,7 +298,7 @@ class CommitQueue:
         self.damage = error
 
 
-def _reply(job: _Job, result: Any) -> None:
+def reply(job: WaitingJob, result: Any) -> None:
     if job.done.done():  # the client has gone
         return
     if isinstance(result, Exception):

@@ -64,6 +64,8 @@ class Engine:
             OrderedDict()
         )  # the last used last
         self._touched: set[ServedExperiment] = set()  # in this transaction
+        self._current: set[int] = set()  # where many write: of which the newest version is here
+        self._taken: set[int] = set()  # the same: which nobody else folds
         self._names_by_id: dict[int, tuple[str, str]] = {}
         self._unsettleable: set[int] = set()  # decisions that are due, of tasks that are damaged
         self.behind = False  # whether more decisions are due than were settled
@@ -73,6 +75,8 @@ class Engine:
 
     def begin(self) -> None:
         self._group.clear()
+        self._current.clear()
+        self._taken.clear()
         self.store.begin()
 
     def load(self, asked: Iterable[tuple[str, str, object]]) -> None:
@@ -81,11 +85,14 @@ class Engine:
         What is left out is read when it is needed.
         """
         tasks, decisions, rewards = set(), [], []
+        known: dict[int, int] = {}  # versions
         for tenant, name, request in asked:
             try:
-                served = self.served(tenant, name)
+                served = self._served_before(tenant, name)
             except NotFound:
                 continue
+            if self.store.many_writers and served.id not in self._current:
+                known[served.id] = served.version
             if isinstance(request, DecisionRequest):
                 if request.task not in served.task_cache:
                     tasks.add((served.id, request.task))
@@ -95,6 +102,9 @@ class Engine:
                 rewards.append(_reward_key(served, request))
             elif isinstance(request, RewardBatchRequest):
                 rewards += [_reward_key(served, one) for one in request.rewards]
+        if self.store.many_writers:  # all at once: they are locked in one order, then read
+            self._bring_up(known, Keys(tasks, decisions, rewards, known.items()))
+            return
         with suppress(DamagedStore):  # whoever needs what is damaged will find it
             self._group.load(Keys((), decisions, rewards))
             for key in rewards:
@@ -103,11 +113,65 @@ class Engine:
                     tasks.add((key.experiment, decision.task))
             self._group.load(Keys(tasks))
 
+    def _bring_up(self, known: Iterable[int], keys: Keys) -> None:
+        """Read, and bring experiments to the version that they have now."""
+        for experiment, row in self._group.load(keys).items():
+            self._renew(self._names_by_id[experiment], row)
+        self._current.update(known)
+
+    def _renew(self, key: tuple[str, str], row: ExperimentRow) -> ServedExperiment:
+        served = self._served[key]
+        was = served.stored
+        row = row._replace(tenant=was.tenant, name=was.name, spec=was.spec, seed=was.seed)
+        if row.arms == was.arms and row.total:
+            served.refresh(row)
+        else:
+            self._touched.discard(served)
+            served = self._served[key] = ServedExperiment(served.spec, row, self._group)
+            self._touched.add(served)
+        return served
+
+    def take(self, tenant: str, name: str, *, wait: bool = True) -> ServedExperiment | None:
+        """Where many write: keep others from folding it. None: somebody else does that now."""
+        key = (tenant, name)
+        served = self._served_before(*key)
+        if not self.store.many_writers or served.id in self._taken:
+            return served
+        taken = self._group.take(served.id, wait=wait)
+        if taken is None:
+            return None
+        self._taken.add(served.id)
+        self._current.add(served.id)
+        served = self._renew(key, taken.row)
+        served.take(taken)
+        return served
+
+    def _sole(self, tenant: str, name: str) -> ServedExperiment:
+        served = self.take(tenant, name)
+        assert served is not None
+        return served
+
+    def fold(self, experiment: int) -> bool:
+        """A commit of what many have handed over, unless somebody else is at it."""
+        self.begin()
+        done = self.take(*self._name_of(experiment), wait=False) is not None
+        self.flush()
+        self.commit()
+        return done
+
+    def fold_all(self) -> None:
+        """Until nothing is left."""
+        for experiment in self.store.waiting():
+            self.fold(experiment)
+
     def flush(self) -> None:
         """End the commit of all experiments that have changed; `commit` comes next."""
         now = self.now()
         for served in self._touched:
-            served.flush(self._group, now)
+            if self.store.many_writers and served.id not in self._taken:
+                served.hand_over(self._group)
+            else:
+                served.flush(self._group, now)
         self._touched.clear()
         self._changes = self._group.changes()
         weight = sum(served.weight for served in self._served.values())
@@ -168,7 +232,20 @@ class Engine:
         return answers.experiment_info(name, self.served(tenant, name))
 
     def served(self, tenant: str, name: str) -> ServedExperiment:
-        """The agent of an experiment, from memory or from the store."""
+        """The agent of an experiment, from memory or from the store, as it is now."""
+        known = self._served_before(tenant, name)
+        if self.store.many_writers and known.id not in self._current:
+            self._bring_up([known.id], Keys(experiments=[(known.id, known.version)]))
+            return self._served[tenant, name]
+        return known
+
+    def spec_of(self, tenant: str, name: str) -> ExperimentSpec | None:
+        """Of an experiment that is in memory."""
+        known = self._served.get((tenant, name))
+        return None if known is None else known.spec
+
+    def _served_before(self, tenant: str, name: str) -> ServedExperiment:
+        """The same as it was in this process the last time."""
         key = (tenant, name)
         known = self._served.get(key)
         if known is None:
@@ -176,6 +253,7 @@ class Engine:
             if row is None:
                 raise NotFound(f"there is no experiment {name!r}")
             known = self._served[key] = ServedExperiment(parse(row.spec), row, self._group)
+            self._names_by_id[row.id] = key
         else:
             self._served.move_to_end(key)
         self._touched.add(known)
@@ -270,6 +348,9 @@ class Engine:
         limit = most + len(self._unsettleable)
         due = self.store.due(self.now(), limit)
         self.behind = len(due) == limit
+        if self.store.many_writers:  # the tasks are locked; now they are read
+            tasks = {(row.experiment, row.task) for row in due}
+            self._group.load(Keys(tasks, {(row.experiment, row.decision_id) for row in due}))
         for decision in due:
             known = self._group.known_decision(decision)
             if decision.id in self._unsettleable or known is None or known.due is None:
@@ -316,11 +397,14 @@ class Engine:
         self._group.put_decision(new, served.days_until)
 
     def _by_id(self, experiment: int) -> ServedExperiment:
+        return self.served(*self._name_of(experiment))
+
+    def _name_of(self, experiment: int) -> tuple[str, str]:
         named = self._names_by_id.get(experiment)
         if named is None:
             row = self.store.by_id(experiment)
             named = self._names_by_id[experiment] = (row.tenant, row.name)
-        return self.served(*named)
+        return named
 
     # tasks and arms
 
@@ -332,7 +416,9 @@ class Engine:
 
     def forget(self, tenant: str, name: str, task: str) -> None:
         """Take a task out: the state is that of the remaining log, its actions as given."""
-        served = self.served(tenant, name)
+        if self.store.many_writers:  # nobody changes it, and then nobody folds it
+            self._group.load(Keys(tasks=[(self.served(tenant, name).id, task)]))
+        served = self._sole(tenant, name)
         served.fold(self._group)
         try:
             served.forget(task)
@@ -356,7 +442,7 @@ class Engine:
 
     def add_arm(self, tenant: str, name: str, new: NewArm) -> ExperimentInfo:
         """The same arm again changes nothing."""
-        served = self.served(tenant, name)
+        served = self._sole(tenant, name)
         change = Change(new.arm, False, new.like, new.features)
         known = served.added(new.arm)
         if known is not None and known == change:
@@ -373,7 +459,7 @@ class Engine:
         return self.about(tenant, name)
 
     def retire_arm(self, tenant: str, name: str, arm: str) -> ExperimentInfo:
-        served = self.served(tenant, name)
+        served = self._sole(tenant, name)
         named: Arm = arm
         known = served.all_arms
         if known is None or named not in known:

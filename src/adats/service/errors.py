@@ -39,6 +39,14 @@ class DamagedStore(ServiceError):
     """What is in the store cannot be right. It is left as it is."""
 
 
+class Again(ServiceError):
+    """Others were in the way: nothing has happened, and it can be done again at once."""
+
+
+class OutcomeUnknown(ServiceError):
+    """Whether it was done cannot be told before the store can be reached again."""
+
+
 class Unauthorized(ServiceError):
     """A key is missing, or not valid."""
 
@@ -71,6 +79,8 @@ STATUS: dict[type[Exception], int] = {
     Busy: 429,
     StoreError: 503,
     DamagedStore: 503,
+    Again: 503,
+    OutcomeUnknown: 503,
 }
 FAULT = 500  # of what is not in the table
 

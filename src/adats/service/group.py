@@ -16,10 +16,13 @@ from adats.service.stores.interface import (
     DecisionRow,
     ExperimentRow,
     Keys,
+    LearnedReward,
+    Progress,
     Reward,
     RewardKey,
     RewardRow,
     Store,
+    Taken,
     TaskKey,
     TaskRow,
 )
@@ -60,19 +63,24 @@ class Group:
         self._decisions: dict[DecisionKey, DecisionRow | None] = {}
         self._asked: set[RewardKey] = set()
         self._earlier: dict[DecisionKey, _Earlier] = {}
+        self._learned: dict[TaskKey, tuple[LearnedReward, ...]] = {}
 
     # reading
 
-    def load(self, keys: Keys) -> None:
-        """Read what is not known yet, all at once."""
+    def load(self, keys: Keys) -> dict[int, ExperimentRow]:
+        """Read what is not known yet, all at once; the experiments that have another version."""
         tasks = [key for key in keys.tasks if key not in self._tasks]
         decisions = [key for key in keys.decisions if key not in self._decisions]
         rewards = [key for key in keys.rewards if _hashable(key) not in self._asked]
-        if not (tasks or decisions or rewards):
-            return
-        found = self._store.load(Keys(tasks, decisions, rewards))
+        if not (tasks or decisions or rewards or keys.experiments):
+            return {}
+        found = self._store.load(Keys(tasks, decisions, rewards, keys.experiments))
         for task in tasks:
             self._tasks[task] = found.tasks.get(task)
+        for task, state in found.tasks.items():  # those of decisions come with them
+            self._tasks.setdefault(task, state)
+        for task, learned in found.learned.items():
+            self._learned.setdefault(task, learned)
         for asked in rewards:
             decisions.append((asked.experiment, asked.decision_id))
             self._asked.add(_hashable(asked))
@@ -89,6 +97,19 @@ class Group:
             if made is not None:  # of this group: after those of the store
                 known.by_name |= made.by_name
                 known.last = made.last
+        return found.experiments
+
+    def take(self, experiment: int, *, wait: bool = True) -> Taken | None:
+        """Keep others from folding an experiment, and read what is to be folded."""
+        taken = self._store.take(experiment, wait=wait)
+        if taken is not None:
+            for known in (self._tasks, self._learned):  # others may have folded them since
+                for key in [key for key in known if key[0] == experiment]:
+                    del known[key]
+            for task, row in taken.tasks.items():
+                self._tasks[experiment, task] = row
+                self._learned[experiment, task] = taken.learned.get(task, ())
+        return taken
 
     def experiment(self, tenant: str, name: str) -> ExperimentRow | None:
         stored = self._store.experiment(tenant, name)
@@ -106,6 +127,10 @@ class Group:
             return changed
         self.load(Keys(tasks=(key,)))
         return self._tasks[key]
+
+    def learned(self, experiment: int, task: str) -> tuple[LearnedReward, ...]:
+        """Of the task as it was read, since it was folded last."""
+        return self._learned.get((experiment, task), ())
 
     def stale_tasks(
         self, experiment: int, generation: int, after: tuple[int, str], limit: int
@@ -178,6 +203,13 @@ class Group:
 
     def put_task(self, experiment: int, task: str, row: TaskRow) -> None:
         self._changes.tasks[experiment, task] = row
+
+    def put_learned(self, experiment: int, task: str, learned: list[LearnedReward]) -> None:
+        """What is to be folded later."""
+        self._changes.learned[experiment, task] = learned
+
+    def put_progress(self, experiment: int, progress: Progress) -> None:
+        self._changes.progress[experiment] = progress
 
     def put_experiment(self, row: ExperimentRow) -> None:
         known = self._changes.experiments.get(row.id)

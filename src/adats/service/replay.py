@@ -4,6 +4,8 @@ Where digests are approximate and a task was forgotten, they remember where it h
 do decisions after it. Then decisions may have moved, and the state is the same but for that.
 """
 
+import math
+from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from heapq import merge
@@ -23,6 +25,7 @@ from adats.service.spec import parse
 from adats.service.stores.interface import DecisionRow, ExperimentRow, ReadView, Store
 
 COMMITS_IN_ONE = 1000  # commits of the log in one transaction
+VERSIONS_KEPT = 200
 TOLERANCE = 1e-9  # relative: what is left of the order of sums
 ALIKE = 0.1  # standard deviations: what is left of digests made elsewhere
 CHOICE_FIELDS = ("action", "features", "state_version", "prior_version", "holdout", "explored")
@@ -65,8 +68,13 @@ def replay(
     for row in source.experiments():
         engine.begin()
         player = _Player(engine, row, time, _last_forgotten(source, row.id))
+        if target.many_writers:
+            _commit(engine)
+            player.begin()
+        if source.many_writers:  # a decision may be of an earlier version than the fold it is in
+            engine.served(row.tenant, row.name).past = deque(maxlen=VERSIONS_KEPT)
         loosely = player.forgotten > 0 and engine.served(row.tenant, row.name).meta.RENEWS
-        for version, together in groupby(_events(source, row.id), lambda event: event.version):
+        for version, together in groupby(_events(source, row), lambda event: event.version):
             player.start(version)
             for event in together:
                 try:
@@ -84,7 +92,10 @@ def replay(
             if player.commits % COMMITS_IN_ONE == 0:
                 _commit(engine)
                 progress(events)
-                engine.begin()
+                player.begin()
+        if source.many_writers:  # the last fold may have had no event that is left
+            played = engine.served(row.tenant, row.name)
+            played.version = max(played.version, row.version)
         _commit(engine)
         meta = engine.served(row.tenant, row.name).meta if loosely else None
         with target.view() as replayed:
@@ -125,6 +136,10 @@ class _Player:
         )
         engine.served(*self._name)  # so that it is written, even if nothing has happened
 
+    def begin(self) -> None:
+        self._engine.begin()
+        self._engine.take(*self._name)
+
     def start(self, version: int) -> None:
         """The next commit; those in between were of tasks that are forgotten."""
         self._engine.served(*self._name).version = version - 1
@@ -161,7 +176,8 @@ class _Player:
         asked = {} if row.request is None else msgspec.json.decode(row.request)
         request = DecisionRequest(row.task, row.decision_id, **asked)
         before = served.task_cache.get(row.task)
-        made = served.decide(request, row.decision_id, engine.now())
+        with served.as_of(row.state_version, row.task):
+            made = served.decide(request, row.decision_id, engine.now())
         if made.action != row.action:  # what was done counts
             served.record_decision(row, before)
         due = when_due(served.spec, row.time, served.counts_pending)
@@ -185,15 +201,16 @@ def _last_forgotten(source: ReadView, experiment: int) -> int:
     return max((c.version for c in source.changes(experiment) if c.kind == "forget"), default=0)
 
 
-def _events(source: ReadView, experiment: int) -> Iterator[_Event]:
-    """All events in order: by commit, then task, then their place in it."""
+def _events(source: ReadView, row: ExperimentRow) -> Iterator[_Event]:
+    """All events in order: by commit, then task, then their place in it; not what is not folded."""
+    experiment, newest = row.id, row.version if source.unfolded(row.id) else math.inf
     tasks: dict[int, str] = {}
     settled: list[_Event] = []
-    for row in source.decisions(experiment):
-        tasks[row.id] = row.task
-        if row.settled is not None:
-            settled.append(_Event(row.settled, row.task, row.settled_place, "settle", row))
-    return merge(
+    for made in source.decisions(experiment):
+        tasks[made.id] = made.task
+        if made.settled is not None:
+            settled.append(_Event(made.settled, made.task, made.settled_place, "settle", made))
+    merged = merge(
         (
             _Event(row.version, row.task, row.place, "decide", row)
             for row in source.decisions(experiment)
@@ -206,6 +223,7 @@ def _events(source: ReadView, experiment: int) -> Iterator[_Event]:
         sorted(settled, key=_order),
         key=_order,
     )
+    return (event for event in merged if event.version <= newest)
 
 
 def _order(event: _Event) -> tuple[int, str, int]:
@@ -237,17 +255,24 @@ def compare(
         found.append(f"{row.name}: what all tasks taught")
     close = _close_bytes if meta is None else partial(_close_stats, type(meta.empty()))
     theirs = dict(right.tasks(other.id))
+    changing = left.unfolded(row.id)
     for task, state in left.tasks(row.id):
         own = theirs.pop(task, None)
+        if task in changing and own is not None:
+            own = own._replace(rounds=state.rounds, pending=state.pending)
         if own is None or own.rounds != state.rounds or not close(own.stats, state.stats):
             found.append(f"{row.name}: task {task}")
         elif not _close_bytes(own.pending or b"", state.pending or b""):
             found.append(f"{row.name}: pending pulls of task {task}")
     found += [f"{row.name}: task {task}" for task in theirs]
-    for one, two in zip_longest(left.decisions(row.id), right.decisions(other.id)):
+    newest = row.version if changing else math.inf
+    folded = (one for one in left.decisions(row.id) if one.version <= newest)
+    for one, two in zip_longest(folded, right.decisions(other.id)):
         if one is None or two is None:
             found.append(f"{row.name}: decision {(one or two).decision_id} is in one of them")
             break
+        if one.task in changing:
+            continue
         if any(getattr(one, name) != getattr(two, name) for name in OUTCOME_FIELDS):
             found.append(f"{row.name}: reward of decision {one.decision_id}")
     return found

@@ -6,7 +6,9 @@ what was there at the last commit. So a log says in which order to play it again
 """
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any, NamedTuple, cast
 
@@ -36,7 +38,16 @@ from adats.service.group import Group
 from adats.service.messages import DecisionRequest
 from adats.service.priors import prior_of
 from adats.service.spec import ExperimentSpec, arms_of_control, check, options_of
-from adats.service.stores.interface import BeliefRow, DecisionRow, ExperimentRow, Reward, TaskRow
+from adats.service.stores.interface import (
+    BeliefRow,
+    DecisionRow,
+    ExperimentRow,
+    LearnedReward,
+    Progress,
+    Reward,
+    Taken,
+    TaskRow,
+)
 from adats.service.task_cache import StaleTasks, TaskCache, TaskReader, unpacked
 
 DRAWS = 500  # to tell the chances of arms, where there is no formula
@@ -72,10 +83,16 @@ class ServedExperiment:
         self._places: dict[str, int] = {}  # events of this commit, by task
         self._unfolded: dict[str, _Unfolded] = {}
         self._rewards = 0  # that were counted in this commit
+        self._learned_now: dict[str, list[LearnedReward]] = {}  # the same, by task
+        self.past: deque[_Past] | None = None  # what there was before each fold, if it is kept
         self._blank = self._setup.new_state(self.meta)
         self._check_policy()
         self.task_cache = TaskCache(
-            store, row.id, lambda: self._blank, lambda stats: self.meta.generation_of(stats)
+            store,
+            row.id,
+            lambda: self._blank,
+            lambda stats: self.meta.generation_of(stats),
+            self._with_learned,
         )
         self._stale_tasks = StaleTasks(store, row.id, self.task_cache)
         self.changes: list[Change] = []
@@ -119,10 +136,13 @@ class ServedExperiment:
 
     def fold(self, group: Group) -> None:
         """End the commit: what its tasks have learned becomes part of what all taught."""
+        if self.past is not None:
+            self._remember()
         self._replace(
             [(task, self._known(task), *self._unfolded[task]) for task in sorted(self._unfolded)]
         )
         self._unfolded.clear()
+        self._learned_now = {}
         self._put_tasks(group)
         if self._rewards and self.meta.generation:
             self._renew(MOVED_TASKS * self._rewards)
@@ -131,6 +151,45 @@ class ServedExperiment:
         if self._places:
             self.version += 1
             self._places.clear()
+
+    def _remember(self) -> None:
+        changed = {
+            task: (before, self._learned_now.get(task, []))
+            for task, (before, _) in self._unfolded.items()
+        }
+        now = (self.version, self.prior_version, self.meta, self._setup, self._blank)
+        cast("deque[_Past]", self.past).append(_Past(*now, changed))
+
+    @contextmanager
+    def as_of(self, version: int, task: str) -> Iterator[None]:
+        """As it was at an earlier version, but with all that this task has learned since."""
+        later = [past for past in self.past or () if past.version >= version]
+        if self.version <= version or not later:
+            yield
+            return
+        now = (self.version, self.prior_version, self.meta, self._setup, self._blank)
+        present, unfolded = self.task_cache.get(task), self._unfolded.pop(task, None)
+        then = later[0]
+        self.version, self.prior_version, self.meta, self._setup, self._blank, _ = then
+        self.version = version
+        parts = [past.changed[task] for past in later if task in past.changed]
+        if unfolded is not None:
+            parts.append((unfolded.before, self._learned_now.get(task, [])))
+        if present is not None and parts:
+            start = parts[0][0]._replace(rounds=present.rounds, pending=present.pending)
+            learned = tuple(one for _, some in parts for one in some)
+            self.task_cache.put(task, self._with_learned(task, start, learned))
+        try:
+            yield
+        finally:
+            self.version, self.prior_version, self.meta, self._setup, self._blank = now
+            self._unfolded.pop(task, None)
+            if unfolded is not None:
+                self._unfolded[task] = unfolded
+            after = self.task_cache.get(task)
+            if present is not None and after is not None:
+                moved = present._replace(rounds=after.rounds, pending=after.pending)
+                self.task_cache.put(task, moved)
 
     def _put_tasks(self, group: Group) -> None:
         for task, row in self.task_cache.take_changes().items():
@@ -161,7 +220,10 @@ class ServedExperiment:
                 if task not in self._folded:
                     self._folded[task] = before.stats.flat().tobytes()
         digests, self.meta = meta.replace_tasks(
-            [(before.digested(meta), state.stats, arms) for _, state, before, arms in changes]
+            [
+                (before.digested(meta), state.stats, sorted(arms))
+                for _, state, before, arms in changes
+            ]
         )
         for (task, state, *_), digest in zip(changes, digests, strict=True):
             self.task_cache.put(task, state._replace(stats=digest.stats, digest=digest))
@@ -172,11 +234,14 @@ class ServedExperiment:
         if unfolded is None:
             return self.meta, state
         before, arms = unfolded
-        digest, meta = self.meta.replace_task(before.digested(self.meta), state.stats, arms)
+        digest, meta = self.meta.replace_task(before.digested(self.meta), state.stats, sorted(arms))
         return meta, state._replace(stats=digest.stats, digest=digest)
 
-    def _learned(self, task: str, old: TaskState, new: TaskState, arms: Iterable[int]) -> None:
+    def _learned(
+        self, task: str, old: TaskState, new: TaskState, arms: Iterable[int], what: LearnedReward
+    ) -> None:
         """Keep the new state of a task, not digested, whose statistics changed in these arms."""
+        self._learned_now.setdefault(task, []).append(what)
         unfolded = self._unfolded.get(task)
         if unfolded is None:
             self._unfolded[task] = _Unfolded(old, set(arms))
@@ -301,7 +366,8 @@ class ServedExperiment:
             pending = without_pulls(pending, pulled)
         stats = state.stats.add(pulled, reward)
         new = state._replace(stats=stats, digest=None, pending=pending)
-        self._learned(decision.task, state, new, self._arms_in(pulled))
+        what = LearnedReward(decision.action, decision.features, reward)
+        self._learned(decision.task, state, new, self._arms_in(pulled), what)
         self._rewards += 1
 
     def _arms_in(self, pulled: Any) -> Iterable[int]:
@@ -319,9 +385,10 @@ class ServedExperiment:
     ) -> None:
         """Another reward in place of one that counts; `rows` gives the decisions of the task."""
         state, arms = self._known(decision.task), self._setup.arms
+        what = LearnedReward(decision.action, decision.features, new, old)
         pulled, nothing = arms.pulled(*_pull(decision)), self._blank.stats
-        out, into = nothing.add(pulled, old), nothing.add(pulled, new)
-        stats = state.stats - out + into
+        out = nothing.add(pulled, old)
+        stats = state.stats - out + nothing.add(pulled, new)
         changed: Iterable[int] = range(self.meta.n_arms)
         if stats.dwarfed_by(out, ROUND_OFF):  # count from the log
             stats = nothing
@@ -329,10 +396,31 @@ class ServedExperiment:
                 value = new if row.decision_id == decision.decision_id else row.counted
                 if value is not None:
                     stats = stats.add(arms.pulled(*_pull(row)), value)
+            what = what._replace(stats=stats.flat().tobytes())
         elif changed:
             changed = np.atleast_1d(pulled).tolist()
         new_state = state._replace(stats=stats, digest=None)
-        self._learned(decision.task, state, new_state, changed)
+        self._learned(decision.task, state, new_state, changed, what)
+
+    def _with_learned(
+        self, task: Any, state: TaskState, learned: tuple[LearnedReward, ...]
+    ) -> TaskState:
+        """A task as it was folded last, with what it has learned since."""
+        stats, nothing = state.stats, self._blank.stats
+        changed: set[int] = set()
+        for one in learned:
+            pulled = self._setup.arms.pulled(*_pull(one))
+            if one.stats is not None:
+                stats = type(nothing).from_flat(np.frombuffer(one.stats))
+                changed.update(range(self.meta.n_arms))
+                continue
+            if one.instead is not None:
+                stats = stats - nothing.add(pulled, one.instead) + nothing.add(pulled, one.reward)
+            else:
+                stats = stats.add(pulled, one.reward)
+            changed.update(self._arms_in(pulled))
+        self._unfolded[task] = _Unfolded(state, changed)
+        return state._replace(stats=stats, digest=None)
 
     def give_up(self, decision: DecisionRow) -> None:
         """No reward will come: its pull is not pending any more."""
@@ -362,6 +450,11 @@ class ServedExperiment:
     def prior_of(self, task: str) -> Belief:
         """The prior of a task as all the others have taught it."""
         return self._setup.forget(*self._present(task, self._known(task))).task_prior()
+
+    def message_of(self, row: TaskRow) -> FloatArray:
+        """What a task teaches the others."""
+        message: FloatArray = unpacked(row, self._blank).digested(self.meta).message
+        return message
 
     def forget(self, task: str) -> None:
         """Take the task out, at the end of a commit: the state is that of the remaining log."""
@@ -436,6 +529,47 @@ class ServedExperiment:
 
     # the store
 
+    def refresh(self, row: ExperimentRow) -> None:
+        """Others have folded it since; it has the same arms."""
+        self._stored = row._replace(total=None)
+        self.version, self.prior_version = row.version, row.prior_version
+        self.tasks, self.decisions, self.counted = row.tasks, row.decisions, row.counted
+        self.days_until = row.days_until
+        assert row.total is not None
+        self.meta = self._in_total = self.meta.with_sums(np.frombuffer(row.total))
+        self._total_size = len(row.total)
+        self._folded.clear()
+
+    def hand_over(self, group: Group) -> None:
+        """Where many write: somebody folds later what the tasks of this group have learned."""
+        self._put_tasks(group)
+        for task, learned in self._learned_now.items():
+            group.put_learned(self.id, task, learned)
+        was = self._stored
+        if self._places:
+            new = (self.tasks - was.tasks, self.decisions - was.decisions)
+            progress = Progress(*new, self.counted - was.counted, self._rewards)
+            group.put_progress(self.id, progress)
+        self.tasks, self.decisions, self.counted = was.tasks, was.decisions, was.counted
+        self._rewards = 0
+        for known in (self._learned_now, self._unfolded, self._places):
+            known.clear()
+        self.task_cache.drop()
+
+    def take(self, taken: Taken) -> None:
+        """Nobody else folds now: what others have handed over is part of this commit."""
+        self.task_cache.drop()
+        self._changed_otherwise = True  # others need the total
+        self._rewards = taken.rewards
+        self._places = dict.fromkeys(taken.names, 0)
+        for task in taken.tasks:
+            self.task_cache.rewrite(task)
+
+    @property
+    def stored(self) -> ExperimentRow:
+        """As it was in the store."""
+        return self._stored
+
     def flush(self, group: Group, now: float) -> None:
         """End the commit, and hand over what has changed since the last time."""
         self.fold(group)
@@ -503,6 +637,17 @@ class ServedExperiment:
         return chances
 
 
+class _Past(NamedTuple):
+    """An experiment before a fold, and what the tasks had learned that it folded."""
+
+    version: int
+    prior_version: int
+    meta: MetaBelief
+    setup: Setup
+    blank: TaskState
+    changed: dict[str, tuple[TaskState, list[LearnedReward]]]
+
+
 class _Unfolded(NamedTuple):
     """A task that has learned something in this commit: as it was before, and in which arms."""
 
@@ -550,7 +695,7 @@ def as_decision(row: DecisionRow) -> Decision:
     return Decision(row.task, action, features, row.decision_id, row.time, chance)
 
 
-def _pull(row: DecisionRow) -> tuple[Arm | tuple[Arm, ...], FloatArray | None]:
+def _pull(row: DecisionRow | LearnedReward) -> tuple[Arm | tuple[Arm, ...], FloatArray | None]:
     action = tuple(row.action) if isinstance(row.action, list) else row.action
     if row.features is None:
         return action, None

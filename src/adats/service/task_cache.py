@@ -10,7 +10,7 @@ import numpy as np
 from adats.agents.task_state import TaskState
 from adats.models.core.types import MetaBelief, Task
 from adats.service.errors import DamagedStore
-from adats.service.stores.interface import TaskRow
+from adats.service.stores.interface import LearnedReward, TaskRow
 
 MEMORY = 100e6  # bytes, roughly, of the task states of one experiment
 FEWEST = 64  # states that stay in memory all the same
@@ -23,6 +23,7 @@ class TaskReader(Protocol):
     """Where task states are read: a view of a store, or a group of operations on it."""
 
     def task(self, experiment: int, task: str) -> TaskRow | None: ...
+    def learned(self, experiment: int, task: str) -> tuple[LearnedReward, ...]: ...
     def stale_tasks(
         self, experiment: int, generation: int, after: tuple[int, str], limit: int
     ) -> list[tuple[int, str]]: ...
@@ -38,10 +39,12 @@ class TaskCache:
         experiment: int,
         blank: Callable[[], TaskState],
         generation_of: Callable[[Any], int | None],
+        learn: Callable[[Task, TaskState, tuple[LearnedReward, ...]], TaskState],
     ) -> None:
         self._store, self._experiment = store, experiment
         self._blank = blank  # an empty state, to know the kind and the size of statistics
         self._generation_of = generation_of  # in which statistics were digested
+        self._learn = learn  # a state with what it has learned since
         self._states: OrderedDict[Task, TaskState] = OrderedDict()  # the last used last
         self._changed: set[Task] = set()
         # of the largest state that was seen, with its place here
@@ -60,7 +63,11 @@ class TaskCache:
             row = self._store.task(self._experiment, str(task))
             if row is None:
                 return None
-            state = self._states[task] = unpacked(row, self._blank())
+            state = unpacked(row, self._blank())
+            learned = self._store.learned(self._experiment, str(task))
+            if learned:
+                state = self._learn(task, state, learned)
+            self._states[task] = state
         else:
             self._states.move_to_end(task)
         return state
@@ -73,6 +80,11 @@ class TaskCache:
             self._changed.add(task)
         self._states[task] = state
         self._states.move_to_end(task)
+
+    def rewrite(self, task: Task) -> None:
+        """Count a task as changed."""
+        if self.get(task) is not None:
+            self._changed.add(task)
 
     def delete(self, task: Task) -> None:
         self._states.pop(task, None)
@@ -155,7 +167,9 @@ def _packed(state: TaskState, generation: int | None) -> TaskRow:
 
 def unpacked(row: TaskRow, blank: TaskState) -> TaskState:
     """The state in a row. Arms may have been added since it was written."""
-    stats = type(blank.stats).from_flat(np.frombuffer(row.stats))
+    stats = blank.stats
+    if row.stats:
+        stats = type(blank.stats).from_flat(np.frombuffer(row.stats))
     pending = None
     if row.pending is not None:
         counts = np.frombuffer(row.pending)

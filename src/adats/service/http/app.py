@@ -56,10 +56,12 @@ from adats.service.messages import (
     RewardRequest,
 )
 from adats.service.served_experiment import ServedExperiment
+from adats.service.shared_queue import Folder, SharedQueue
 from adats.service.spec import arms_of_control, parse
 from adats.service.stores.interface import Action, ExperimentRow, ReadView, Reward
 
 LONG = math.inf  # the size of an operation that may take long
+MOST_NOTED = 10_000  # experiments whose control is kept in mind
 MOST_WAITING = 1000  # requests; more are turned away
 SCRUB_PAUSE = 1.0  # seconds between two looks at some rows of the store
 ERASE_PAUSE = 0.05  # seconds between two looks whether what was forgotten is gone
@@ -94,16 +96,19 @@ class Service:
         most_waiting: int,
         reopened: bool,
         clock_off: Callable[[], float],
+        folding: Engine | None,
     ) -> None:
         self._engine, self._clock_off = engine, clock_off
-        self._queue = CommitQueue(engine, most_waiting=most_waiting)
-        self._readers = Readers(engine.store)
         self.metrics = Metrics()
+        kind = SharedQueue if engine.store.many_writers else CommitQueue
+        self._queue = kind(engine, most_waiting=most_waiting)
+        self._folder = None if folding is None else Folder(folding, self.metrics.folded)
+        self._readers = Readers(engine.store)
         self._watch()
         with engine.store.view() as view:
             keys = ApiKeys(view.key_rows())
         self.access = AccessControl(keys, hosts, reopened=reopened)
-        self._controls: dict[tuple[str, str], Action] = {}  # of experiments that needed a fallback
+        self._controls: dict[tuple[str, str], Action | None] = {}  # of experiments in use
 
     def _watch(self) -> None:
         queue = self._queue
@@ -121,6 +126,8 @@ class Service:
     @asynccontextmanager
     async def lifespan(self, _: object) -> AsyncIterator[None]:
         self._queue.start()
+        if self._folder is not None:
+            self._folder.start()
         beside = [asyncio.create_task(work()) for work in (self._refresh_keys, self._scrub)]
         try:
             yield
@@ -128,6 +135,8 @@ class Service:
             for work in beside:
                 work.cancel()
             await self._queue.close()
+            if self._folder is not None:
+                self._folder.close()
             self._readers.close()
             self._engine.store.close()
 
@@ -165,7 +174,9 @@ class Service:
 
     async def decide(self, request: Request) -> Reply:
         try:
-            return Reply(await self._do(self._engine.decide, request, request.body))
+            result = await self._do(self._engine.decide, request, request.body)
+            self._note_control(request)
+            return Reply(result)
         except (StoreError, DamagedStore) as error:
             control = await self._open_control(request)
             if control is None:
@@ -276,6 +287,14 @@ class Service:
     def _log_pieces(self, view: ReadView, request: Request, kind: str) -> Iterator[bytes]:
         return export.log(view, _experiment(view, request), kind)
 
+    def _note_control(self, request: Request) -> None:
+        """For the time when the store cannot even be read."""
+        key = (request.tenant, request.path["name"])
+        if key not in self._controls:
+            spec = self._engine.spec_of(*key)
+            if spec is not None and len(self._controls) < MOST_NOTED:
+                self._controls[key] = spec.control
+
     async def _open_control(self, request: Request) -> Action | None:
         """The control action, if the experiment names one and the request leaves it open."""
         key = (request.tenant, request.path["name"])
@@ -322,11 +341,13 @@ def make_app(
     most_waiting: int = MOST_WAITING,
     reopened: bool = False,
     clock_off: Callable[[], float] = lambda: 0.0,
+    folding: Engine | None = None,
 ) -> Router:
     """The service as an ASGI application. `hosts` are its own names, if only they are served.
 
     `reopened`: it needs no key although keys were in use, if all of them are removed. `clock_off`
-    says by how much the clock has jumped.
+    says by how much the clock has jumped. `folding`: where many write, a second engine on the same
+    store, which folds.
     """
     service = Service(
         engine,
@@ -334,6 +355,7 @@ def make_app(
         most_waiting=most_waiting,
         reopened=reopened,
         clock_off=clock_off,
+        folding=folding,
     )
     paths: dict[str, dict[str, Endpoint]] = {}
     for operation in sorted(OPERATIONS, key=lambda operation: operation.name not in VERBS):

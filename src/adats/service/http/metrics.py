@@ -15,6 +15,8 @@ from prometheus_client import (
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.25, 1.0)
 
+WAITS = (0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.5, 1.0, 5.0)
+
 
 class Metrics:
     """Counters of one service."""
@@ -33,6 +35,12 @@ class Metrics:
             buckets=SECONDS,
             registry=self._registry,
         )
+        self._folds = Histogram(
+            "adats_fold_wait_seconds",
+            "How old the oldest reward of other tasks was when decisions began to know of it.",
+            buckets=WAITS,
+            registry=self._registry,
+        )
         self._known: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
 
     def request(self, operation: str, code: int, seconds: float) -> None:
@@ -42,6 +50,10 @@ class Metrics:
             pair = self._known[operation, code] = (counter, self._seconds.labels(operation))
         pair[0].inc()
         pair[1].observe(seconds)
+
+    def folded(self, seconds: float) -> None:
+        """A fold, and how long the oldest of what it took in had waited."""
+        self._folds.observe(seconds)
 
     def watch(self, name: str, about: str, value: Callable[[], float]) -> None:
         """A figure that is read when it is asked for."""

@@ -1,4 +1,4 @@
-"""What the service needs of a store, and the rows that it keeps. `sqlite` is the one there is.
+"""What the service needs of a store, and the rows that it keeps. `sqlite` and `postgres` are two.
 
 A group of operations begins, loads what it needs, and saves what has become of it. What was loaded
 is nobody else's until then: a store that several processes write to locks the tasks first, in
@@ -6,6 +6,9 @@ order of their names, then reads. `save` writes all or nothing, and it is durabl
 
 Every commit that changes an experiment has a number, its `version`. Events are ordered by version,
 then task, then their place among the task's events in that commit. So no row is changed by all.
+
+Where many write, a group ends without a number: what its tasks have learned is kept beside them,
+and whoever takes the experiment next folds it into what all taught. That fold has the number.
 """
 
 from collections.abc import Collection, Iterator
@@ -44,6 +47,28 @@ class TaskRow(NamedTuple):
     generation: int | None = None  # in which it was digested, if that matters
     folded: bytes | None = None  # the statistics that are in the total, if those are others
     folded_in: int | None = None  # and in which: the commit that wrote it
+
+
+class LearnedReward(NamedTuple):
+    """A reward of a task that is not in what all taught yet."""
+
+    action: Action
+    features: bytes | None
+    reward: Reward
+    instead: Reward | None = None  # of this one, which counted before
+    stats: bytes | None = None  # all of the task, where it was counted anew
+
+
+class Progress(NamedTuple):
+    """What groups have added to an experiment's figures."""
+
+    tasks: int = 0
+    decisions: int = 0
+    counted: int = 0
+    rewards: int = 0  # that were counted in place of none
+
+    def plus(self, other: "Progress") -> "Progress":
+        return Progress(*(a + b for a, b in zip(self, other, strict=True)))
 
 
 class DecisionRow(NamedTuple):
@@ -164,18 +189,32 @@ class Keys(NamedTuple):
     tasks: Collection[TaskKey] = ()
     decisions: Collection[DecisionKey] = ()
     rewards: Collection[RewardKey] = ()
+    experiments: Collection[tuple[int, int]] = ()  # with the version that is known
 
 
 class Loaded(NamedTuple):
     """What is there of it. Rewards are those of their decisions that can matter to another.
 
     Of each decision these are, in order: the last; and those with the same name or, if it has
-    none, those without that are the same.
+    none, those without that are the same. Where many write, tasks are as they were folded last,
+    with what they have learned since; and experiments are those that are another version by now.
     """
 
     tasks: dict[TaskKey, TaskRow]
     decisions: dict[DecisionKey, DecisionRow]
     rewards: dict[DecisionKey, list[RewardRow]]
+    learned: dict[TaskKey, tuple[LearnedReward, ...]] = {}  # noqa: RUF012
+    experiments: dict[int, ExperimentRow] = {}  # noqa: RUF012
+
+
+class Taken(NamedTuple):
+    """An experiment that nobody else folds until the end of the transaction."""
+
+    row: ExperimentRow
+    names: list[str]  # of tasks that have had events since it was folded last
+    tasks: dict[str, TaskRow]  # those that were changed by them
+    learned: dict[str, tuple[LearnedReward, ...]]
+    rewards: int
 
 
 @dataclass(slots=True)
@@ -190,6 +229,8 @@ class Changes:
     changes: list[ChangeRow] = field(default_factory=list)
     counts: dict[Bucket, Counts] = field(default_factory=dict)  # differences
     beliefs: list[BeliefRow] = field(default_factory=list)
+    learned: dict[TaskKey, list[LearnedReward]] = field(default_factory=dict)  # where many write
+    progress: dict[int, Progress] = field(default_factory=dict)  # the same
 
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in self.__slots__)
@@ -202,6 +243,10 @@ class Reader(Protocol):
     def experiment(self, tenant: str, name: str) -> ExperimentRow | None: ...
     def by_id(self, experiment: int) -> ExperimentRow: ...
     def task(self, experiment: int, task: str) -> TaskRow | None: ...
+    def learned(self, experiment: int, task: str) -> tuple[LearnedReward, ...]:
+        """What the task has learned since it was folded last."""
+        ...
+
     def stale_tasks(
         self, experiment: int, generation: int, after: tuple[int, str], limit: int
     ) -> list[tuple[int, str]]:
@@ -225,10 +270,19 @@ class Reader(Protocol):
 class ReadView(Reader, Protocol):
     """Reading beside the engine: what was committed when the view was opened."""
 
+    many_writers: bool
+
     def __enter__(self) -> Self: ...
     def __exit__(self, *_: object) -> None: ...
     def close(self) -> None: ...
-    def tasks(self, experiment: int) -> Iterator[tuple[str, TaskRow]]: ...
+    def tasks(self, experiment: int) -> Iterator[tuple[str, TaskRow]]:
+        """As they are in what all taught."""
+        ...
+
+    def unfolded(self, experiment: int) -> set[str]:
+        """Tasks that have changed since."""
+        ...
+
     def rewards(self, experiment: int) -> Iterator[RewardRow]: ...
     def changes(self, experiment: int) -> Iterator[ChangeRow]: ...
     def beliefs(self, experiment: int) -> Iterator[BeliefRow]: ...
@@ -241,10 +295,27 @@ class ReadView(Reader, Protocol):
 class Store(Reader, Protocol):
     """Writing, a group at a time."""
 
+    many_writers: bool  # others write too
+    waited: float  # seconds that the oldest of what was folded last had waited for that
     erased: bool  # False: something that was forgotten is in a log, which somebody still reads
+
+    def now(self) -> float:
+        """Its own time, by which all go who write to it."""
+        ...
 
     def begin(self) -> None: ...
     def load(self, keys: Keys) -> Loaded: ...
+    def take(self, experiment: int, *, wait: bool = True) -> Taken | None:
+        """Keep others from folding it, first in a transaction; None: somebody else has it.
+
+        Whoever has taken an experiment numbers its versions.
+        """
+        ...
+
+    def waiting(self, for_long: float = 0.0) -> list[int]:
+        """Experiments in which something has waited to be folded, for so many seconds."""
+        ...
+
     def due(self, now: float, limit: int) -> list[DecisionRow]: ...
     def new_experiment(self) -> int:
         """An id that no other experiment has."""

@@ -8,6 +8,7 @@ and none is used that is not as it was written.
 import errno
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
@@ -28,9 +29,11 @@ from adats.service.stores.interface import (
     ExperimentRow,
     KeyRow,
     Keys,
+    LearnedReward,
     Loaded,
     RewardKey,
     RewardRow,
+    Taken,
     TaskRow,
 )
 from adats.service.stores.sqlite_check import Scrub
@@ -132,6 +135,10 @@ class SQLiteReader:
         row = self._one(sql, (experiment, task))
         return None if row is None else rows.task_from(row)[1]
 
+    def learned(self, experiment: int, task: str) -> tuple[LearnedReward, ...]:  # noqa: ARG002
+        """Every commit folds what it has learned."""
+        return ()
+
     def tasks(self, experiment: int) -> Iterator[tuple[str, TaskRow]]:
         sql = f"SELECT {_TASK} FROM tasks WHERE experiment = ? ORDER BY id"
         yield from map(rows.task_from, self._all(sql, (experiment,)))
@@ -187,6 +194,8 @@ class SQLiteReader:
 class SQLiteReadView(SQLiteReader):
     """Reading what is committed, as it was when the view was opened."""
 
+    many_writers = False
+
     def __init__(self, path: Path) -> None:
         try:
             super().__init__(connect(real_path(path), mode="ro"))
@@ -202,6 +211,9 @@ class SQLiteReadView(SQLiteReader):
 
     def close(self) -> None:
         self._connection.close()
+
+    def unfolded(self, experiment: int) -> set[str]:  # noqa: ARG002
+        return set()
 
     def rewards(self, experiment: int) -> Iterator[RewardRow]:
         sql = f"SELECT {_REWARD} FROM rewards WHERE experiment = ? ORDER BY id"
@@ -236,6 +248,8 @@ class SQLiteReadView(SQLiteReader):
 class SQLiteStore(SQLiteReader):
     """Writing: one process and one engine at a time."""
 
+    many_writers, waited = False, 0.0
+
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Open a store, or make one. A file that is damaged or not a store raises."""
         self.path = real_path(path)
@@ -256,6 +270,9 @@ class SQLiteStore(SQLiteReader):
         self.erased = True  # nothing of what was forgotten is left in the log
         self._scrub = Scrub()
         self._new_experiments = 0
+
+    def now(self) -> float:
+        return time.time()
 
     def begin(self) -> None:
         if self._broken:
@@ -303,6 +320,13 @@ class SQLiteStore(SQLiteReader):
             "as_given": rows.to_column(asked.reward),  # as earlier versions kept it
         }
         return {row[0]: rows.reward_from(row) for row in self._all(sql, values)}
+
+    def take(self, experiment: int, *, wait: bool = True) -> Taken | None:  # noqa: ARG002
+        """Nobody else folds anything."""
+        return None
+
+    def waiting(self, for_long: float = 0.0) -> list[int]:  # noqa: ARG002
+        return []
 
     def due(self, now: float, limit: int) -> list[DecisionRow]:
         sql = f"SELECT {_DECISION} FROM decisions WHERE due <= ? ORDER BY due, id LIMIT ?"

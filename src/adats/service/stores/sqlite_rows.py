@@ -144,7 +144,7 @@ def total_to_keep(experiment: int, total: bytes) -> list[Any]:
 
 
 def counts_to_keep(bucket: Bucket, counts: Counts) -> list[Any]:
-    kept = counts._replace(sum=_text(counts.sum), squares=_text(counts.squares))  # type: ignore[arg-type]
+    kept = counts._replace(sum=text_of(counts.sum), squares=text_of(counts.squares))  # type: ignore[arg-type]
     return sealed((*bucket, *kept))
 
 
@@ -225,7 +225,7 @@ def counts_from(kept: Kept) -> tuple[Bucket, Counts]:
     size = len(Bucket._fields)
     counts = Counts(*values[size:])
     return Bucket(*values[:size]), counts._replace(
-        sum=_number(counts.sum), squares=_number(counts.squares)
+        sum=number_of(counts.sum), squares=number_of(counts.squares)
     )
 
 
@@ -233,12 +233,12 @@ def _from_column(value: Any) -> Any:
     return msgspec.json.decode(value) if isinstance(value, str) else value
 
 
-def _text(value: int) -> str:
+def text_of(value: int) -> str:
     """A large integer whose last bits are mostly 0: what is before them, and how many there are."""
     zeros = max(0, (value & -value).bit_length() - 1)
     return f"{value >> zeros:x}p{zeros}"
 
 
-def _number(text: Any) -> int:
+def number_of(text: Any) -> int:
     digits, _, zeros = text.partition("p")
     return int(digits, 16) << int(zeros)

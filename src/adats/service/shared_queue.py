@@ -1,0 +1,153 @@
+"""The queue of a worker beside others on one store, and who folds what all of them have learned.
+
+A group's operations are known before it begins: their tasks are locked and read at once. All of it
+is done in the thread of the commit. If others were in the way, the group is done again.
+"""
+
+import asyncio
+import logging
+import math
+import random
+import threading
+import time
+from collections.abc import Callable
+
+from adats.service.commit_queue import (
+    LONGEST_GROUP,
+    MOST_IN_GROUP,
+    SETTLE_EVERY,
+    CommitGroup,
+    CommitQueue,
+    WaitingJob,
+    reply,
+)
+from adats.service.engine import Engine
+from adats.service.errors import Again, DamagedStore, OutcomeUnknown, StoreError
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.2  # seconds before another try
+MOST_TRIES, PATIENCE = 20, 3.0  # and seconds in which others may be in the way
+FOLD_EVERY = 0.04  # seconds between looks at what is to be folded
+FOLD_AFTER = 0.05  # seconds that it waits at least, so that there is some of it
+AWAY = (StoreError, Again, OutcomeUnknown)  # what passes
+
+log = logging.getLogger("adats.service")
+
+
+class SharedQueue(CommitQueue):
+    """The queue of one engine whose store has other writers."""
+
+    async def _run_group(self, alone: WaitingJob | None = None) -> None:
+        if time.monotonic() >= self._settle_at:
+            await self._settle_apart()
+        jobs = self._next_jobs() if alone is None else [alone]
+        if not jobs:
+            return
+        until = time.monotonic() + PATIENCE
+        for attempt in range(MOST_TRIES):
+            group = CommitGroup()
+            group.jobs = jobs
+            try:
+                await self._in_thread(self._carry_out, group)
+                break
+            except Exception as error:
+                await self._in_thread(self.engine.undo)
+                last = attempt == MOST_TRIES - 1 or time.monotonic() > until
+                if isinstance(error, Again) and not last:
+                    pause = min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE)
+                    await asyncio.sleep(pause * random.random())
+                    continue
+                await self._failed(error, jobs)
+                return
+        self.trouble = None
+        self.groups += 1
+        self._charge(group)
+        for job, result in zip(group.jobs, group.results, strict=True):
+            reply(job, result)
+
+    def _next_jobs(self) -> list[WaitingJob]:
+        """Short ones, as many as take a few milliseconds; or one that may take long."""
+        jobs: list[WaitingJob] = []
+        spent = 0.0
+        while self._waiting and len(jobs) < MOST_IN_GROUP and spent < LONGEST_GROUP:
+            job = self._waiting.first()
+            if job.size == math.inf:
+                return jobs or [self._waiting.pop()]
+            spent += job.size * self._cost.get(job.owner, 0.0)
+            jobs.append(self._waiting.pop())
+        return jobs
+
+    def _carry_out(self, group: CommitGroup) -> None:
+        self.engine.begin()
+        self._run_alone(group)
+
+    async def _settle_apart(self) -> None:
+        """In a group of its own: its tasks are locked in another order."""
+        self._settle_at = time.monotonic() + SETTLE_EVERY
+        try:
+            await self._in_thread(self._settle_group)
+            self.trouble = None
+        except Exception as error:
+            await self._in_thread(self.engine.undo)
+            if isinstance(error, StoreError):
+                await self._failed(error, [])
+            elif not isinstance(error, AWAY):
+                self.note_damage(error)
+        if self.engine.behind:
+            self._settle_at = 0.0
+
+    def _settle_group(self) -> None:
+        self.engine.begin()
+        self._settle_due()
+        self.engine.flush()
+        self.engine.commit()
+
+    async def _failed(self, error: Exception, jobs: list[WaitingJob]) -> None:
+        if isinstance(error, Again):
+            error = StoreError(str(error))
+        if not isinstance(error, OutcomeUnknown):
+            await super()._failed(error, jobs)
+            return
+        log.error("%s", error)
+        self.trouble = error
+        for job in jobs:
+            reply(job, error)
+
+
+class Folder:
+    """Folds what workers have learned, some times a second, in a thread of its own."""
+
+    def __init__(self, engine: Engine, folded: Callable[[float], None]) -> None:
+        """`folded` is told how long the oldest of what was folded had waited."""
+        self._engine, self._folded = engine, folded
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="fold", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._engine.store.close()
+
+    def _work(self) -> None:
+        said = ""
+        while not self._stop.wait(FOLD_EVERY * random.uniform(0.75, 1.25)):
+            try:
+                self._fold_waiting()
+            except Exception as error:
+                self._engine.undo()
+                if not isinstance(error, AWAY) and str(error) != said:
+                    log.error("a fold failed", exc_info=error)
+                    said = str(error)
+
+    def _fold_waiting(self) -> None:
+        engine = self._engine
+        engine.begin()
+        for experiment in engine.store.waiting(FOLD_AFTER):
+            try:
+                if engine.fold(experiment):
+                    self._folded(engine.store.waited)
+            except DamagedStore as error:  # the others go on
+                log.error("experiment %s is not folded: %s", experiment, error)
+                engine.undo()

@@ -1,0 +1,146 @@
+"""A store in PostgreSQL keeps what every store must keep."""
+
+import time
+from contextlib import ExitStack
+
+import numpy as np
+import pytest
+
+from adats.service.audit import check_store as check_store_at
+from adats.service.messages import RewardRequest
+from adats.service.replay import replay
+from adats.service.stores.opening import open_store, open_view
+from adats.service.stores.sqlite import SQLiteStore
+from adats.testing import check_store
+from command import call
+from hammer import (
+    ALL_MODELS,
+    Connection,
+    PatientClient,
+    check_replay,
+    check_service,
+    heard,
+    loaded,
+    start,
+    wait_for,
+)
+from postgres import new_store
+from schedules import CASES, Play, random_rules, rules_that_fit
+from served import GAUSSIAN, process
+from shared_play import SharedPlay
+
+STEPS, CHECK_EVERY = 30, 15  # of each model
+
+
+def test_postgres_keeps_all_laws():
+    urls = {}
+    check_store(lambda name: open_store(urls.get(name) or urls.setdefault(name, new_store(name))))
+
+
+@pytest.mark.parametrize("model", CASES)
+def test_after_any_schedule_of_two_workers_the_answer_is_the_librarys(model, tmp_path):
+    number = list(CASES).index(model)
+    rng, case = np.random.default_rng(number), CASES[model]
+    rules = random_rules(rng, case)
+    url = new_store(f"play{number}")
+    play = SharedPlay(url, {"x": (case, rules_that_fit(case, rules))}, number)
+    try:
+        for i in range(STEPS):
+            play.step()
+            if i % CHECK_EVERY == CHECK_EVERY - 1:
+                play.check("x")
+        play.check("x")
+    finally:
+        play.close()
+    again = SQLiteStore(tmp_path / "again.db")
+    with open_view(url) as view:
+        found = replay(view, again)
+    again.close()
+    assert (found.changed, found.differences) == ([], [])
+    assert found.events > 5
+
+
+def test_two_workers_under_load_lose_nothing_and_count_nothing_twice(monkeypatch, capsys):
+    url = new_store("load")
+    clients = [PatientClient(number, 3, ALL_MODELS) for number in range(6)]
+    with process(url, "--workers", "2") as service:
+        start(service.url, ALL_MODELS)
+        with loaded(service.url, clients):
+            wait_for(lambda: heard(clients) > 50)
+            assert check_store_at(url) == []  # while it runs
+            wait_for(lambda: heard(clients) > 400)
+        check_service(service, url, clients, ALL_MODELS)
+    assert [client.unavailable for client in clients] == [0] * len(clients)
+    assert check_store_at(url) == []
+    check_replay(url, monkeypatch, capsys)
+
+
+def test_a_store_moves_to_postgres_and_back(tmp_path, monkeypatch, capsys):
+    first, second = tmp_path / "first.db", tmp_path / "second.db"
+    case, url = CASES["gaussian"], new_store("move")
+    play = Play(
+        first, {"x": (case, rules_that_fit(case, random_rules(np.random.default_rng(5), case)))}
+    )
+    for i in range(20):
+        play.decide("x", play.ask("x", f"t{i % 4}", i))
+        play.reward("x", RewardRequest(f"d{i // 2 + 1}", float(i % 2)))
+    play.wait(11.0)
+    play.forget("x", "t3")
+    play.add_arm("x", 1)
+    play.close()
+    assert call(monkeypatch, "keys", "add", "ann", "--db", first) == 0
+    assert call(monkeypatch, "replay", first) == 0
+    assert call(monkeypatch, "store", "copy", f"sqlite:///{first}", url) == 0
+    assert call(monkeypatch, "store", "check", url) == 0
+    later = SharedPlay.on(url, play)
+    for i in range(10):
+        later.decide("x", later.ask("x", f"t{i % 4}", 100 + i))
+    later.check("x")
+    later.close()
+    assert call(monkeypatch, "store", "copy", url, second) == 0
+    assert call(monkeypatch, "store", "check", "--db", second) == 0
+    assert call(monkeypatch, "store", "copy", url, second) == 2
+    assert "not empty" in capsys.readouterr().err
+    for way in (url, second):
+        assert call(monkeypatch, "keys", "list", "--db", way) == 0
+    assert capsys.readouterr().out.count("ann") == 2
+
+
+def test_what_one_worker_was_told_all_know(monkeypatch, capsys):
+    url = new_store("told")
+    with process(url, "--workers", "2") as service, ExitStack() as stack:
+        open_ones = [stack.enter_context(Connection(service.url)) for _ in range(16)]
+        start(service.url, {"x": GAUSSIAN})
+        for i, one in enumerate(open_ones):
+            assert one.post("x", "decide", {"task": f"t{i % 4}", "decision_id": f"d{i}"})[0] == 200
+            assert one.post("x", "reward", {"decision_id": f"d{i}", "reward": 1.0})[0] == 200
+        assert open_ones[0].send("DELETE", "/v1/experiments/x/arms/c")[0] == 200
+        chosen = [one.post("x", "decide", {"task": "new"})[1]["action"] for one in open_ones * 3]
+        assert set(chosen) == {"a", "b"}
+        assert open_ones[0].send("DELETE", "/v1/experiments/x/tasks/t1")[0] == 204
+        for one in open_ones:
+            assert one.send("GET", "/v1/experiments/x/tasks/t1")[0] == 404
+            assert one.post("x", "reward", {"decision_id": "d1", "reward": 1.0})[0] == 404
+        _check_keys(url, open_ones, monkeypatch, capsys)
+    assert check_store_at(url) == []
+    check_replay(url, monkeypatch, capsys)
+
+
+def _check_keys(url, connections, monkeypatch, capsys):
+    """A key that is removed is refused everywhere within two seconds."""
+    capsys.readouterr()
+    assert call(monkeypatch, "keys", "add", "default", "--db", url) == 0
+    key = capsys.readouterr().out.strip()
+
+    def codes():
+        headers = {"Authorization": f"Bearer {key}"}
+        path = "/v1/experiments"
+        return {one.send("GET", path, headers=headers)[0] for one in connections}
+
+    time.sleep(2.0)
+    assert codes() == {200}
+    assert {one.send("GET", "/v1/experiments")[0] for one in connections} == {401}
+    assert call(monkeypatch, "keys", "remove", key.split("_")[1], "--db", url) == 0
+    time.sleep(2.0)
+    assert codes() == {401}
+    capsys.readouterr()
