@@ -91,7 +91,8 @@ def test_a_store_of_each_version_goes_on(old):
 def test_a_store_of_each_version_replays(old, tmp_path, monkeypatch, capsys):
     path, version = old
     before = path.read_bytes()
-    assert command.call(monkeypatch, "replay", path) == 1  # it names what is not as it was
+    changed = int(version) < 5  # then it names what is not as it was
+    assert command.call(monkeypatch, "replay", path) == changed
     assert "decisions: " in capsys.readouterr().out
     assert path.read_bytes() == before  # a copy was played
     source, target = SQLiteStore(path), SQLiteStore(tmp_path / "y.db")
