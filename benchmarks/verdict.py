@@ -120,7 +120,8 @@ def _sampled(
         first[:, rows] = one.pulls, one.sums
         pulls[rows], sums[rows] = one.pulls + two.pulls, one.sums + two.sums
         if shape.logger == "pooled":
-            prior = pooled(counted(pulls, sums, "count")._replace(rewards="gaussian"))
+            counts = TaskCounts(pulls, sums, "gaussian", 1.0, pulls[:, 0])
+            prior = pooled(counts.lasting(pulls.sum(axis=1)))
     return pulls, sums, Early(*first)
 
 
