@@ -210,11 +210,11 @@ class LatentBase(MetaBase[S, D]):
     def has_few_rewards(self) -> bool:
         return self.total.high.item(-1) < FEW_REWARDS
 
-    def _anchor_of(self, message: FloatArray) -> Anchor:
-        """For the sites of a task with this message: what all others say, while that is little."""
+    def _anchor_of(self, digest: D) -> Anchor:
+        """For the sites of a task that is absorbed: what all others say, while that is little."""
         if not self.has_few_rewards:
             return self.anchor
-        others = evolve(self, total=self.total.add(-message))
+        others = evolve(self, total=self.total.add(-digest.message))
         return self.anchor_at(self.anchor.number, self.anchor.rewards, *others.mu_moments())
 
     def renewed_if_moved(self) -> Self:

@@ -243,10 +243,9 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         both[:, 0] = before
         pulls, had = stats.pulls, old.stats.pulls
         n, s = stats.table[0], stats.table[1]
-        few, number = self.has_few_rewards, self.anchor.number
-        anchor = self._anchor_of(old.message) if few else self.anchor
-        prior = self._task_anchor(anchor, phi)
-        if not few and old.stats.anchor == number and doublings(pulls) == doublings(had):
+        prior, number = self._task_anchor(self._anchor_of(old), phi), self.anchor.number
+        same = old.stats.anchor == number and doublings(pulls) == doublings(had)
+        if same and not self.has_few_rewards:
             after = before.copy()
             for arm in changed:
                 ep.update_site(self.family, n.item(arm), s.item(arm), prior, after, arm)

@@ -208,7 +208,7 @@ class LatentLinearMeta(LatentBase[RowSites, RowDigest]):
                 ep.update_site(self.family, n, s, prior, sites, row)
             stats = stats.with_sites(sites, anchor.number)
         else:
-            stats = self._settled(stats, phi, self._anchor_of(old.message), sites)
+            stats = self._settled(stats, phi, self._anchor_of(old), sites)
         new = self._digested(stats, phi)
         return new, evolve(self, total=self.total.swap(old.message, new.message)).renewed()
 
