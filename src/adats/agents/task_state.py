@@ -1,7 +1,7 @@
 """What is kept of one task, where that is kept, and how it goes into a file."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,14 +27,6 @@ class TaskState(NamedTuple):
         if self.digest is not None:
             return self.digest
         return meta.digest(self.stats, design=self.design)
-
-
-class TaskBook(Protocol):
-    """Where the states of tasks are kept: in memory, or in a store."""
-
-    def get(self, task: Task) -> TaskState | None: ...
-    def put(self, task: Task, state: TaskState) -> None: ...
-    def delete(self, task: Task) -> None: ...
 
 
 class DictBook(dict[Task, TaskState]):
