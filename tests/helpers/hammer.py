@@ -217,7 +217,8 @@ def loaded(url, clients):
         for thread in threads:
             thread.join(60)
     assert not any(thread.is_alive() for thread in threads)
-    assert [fault for client in clients for fault in client.faults] == []
+    faults = [repr(fault) for client in clients for fault in client.faults]
+    assert not faults, faults
 
 
 def wait_for(condition, seconds=20.0, pause=0.01):

@@ -43,6 +43,7 @@ from adats.service.stores.postgres_schema import BLOCK
 from adats.service.stores.postgres_write import (
     GroupRows,
     KnownTask,
+    Row,
     as_json,
     counts_row,
     reward_text,
@@ -76,6 +77,7 @@ class PostgresStore(PostgresReader):
         self._oldest: float | None = None  # when the first of that came
         self._block = 0
         self._xid: int | None = None  # of a transaction that has written
+        self._proof: Row | None = None  # an event that it has written
 
     # time
 
@@ -248,6 +250,7 @@ class PostgresStore(PostgresReader):
             values = rows.values()
             if values is not None:
                 count, self._xid = self._rows(sql.WRITE, values)[0]
+                self._proof = rows.proof()
                 if count != len(rows.made):
                     raise Again("another process has made a decision with the same id")
             for change in changes.changes:
@@ -312,23 +315,34 @@ class PostgresStore(PostgresReader):
             self.waited = self.now() - self._oldest
 
     def _ask_for_outcome(self, error: Exception) -> None:
+        """Returns if the commit has happened; `Again` if not."""
         until = time.monotonic() + ASK_FOR
         while True:
-            status = None
             with suppress(Exception):
                 self._connection.close()
                 self._connection = connect(self.address)
-                (status,) = self._one(sql.STATUS, (str(self._xid),))
-            if status == "committed":
-                return
-            if status == "aborted":
-                raise Again(str(trouble(error))) from error
+                outcome = self._outcome()
+                if outcome is not None:
+                    break
             if time.monotonic() > until:
                 raise OutcomeUnknown(
                     "the database was lost in the middle of a commit, and cannot say yet whether "
                     "that happened; ask again, with the same ids"
                 ) from error
             time.sleep(ASK_AGAIN)
+        if not outcome:
+            raise Again(str(trouble(error))) from error
+
+    def _outcome(self) -> bool | None:
+        """Whether the last transaction was committed; None if that is not known.
+
+        A database that crashed may give the number of a transaction that it lost to another one. So
+        "committed" alone proves nothing; what was written does, when nobody is at it any more.
+        """
+        (status,) = self._one(sql.STATUS, (str(self._xid),))
+        if status not in ("committed", "aborted") or (status == "committed" and not self._proof):
+            return None
+        return status == "committed" and bool(self._one(sql.IS_THERE, self._proof)[0])
 
     def rollback(self) -> None:
         try:

@@ -135,6 +135,10 @@ WITH made AS (
 SELECT (SELECT count(*) FROM made), pg_current_xact_id()::text::bigint
 """
 STATUS = "SELECT pg_xact_status(%s::text::xid8)"
+IS_THERE = """
+SELECT EXISTS (SELECT FROM decisions WHERE id = %(id)s AND time = %(at)s)
+    OR EXISTS (SELECT FROM rewards WHERE id = %(id)s AND time = %(at)s)
+"""
 FORGET = """
 WITH gone AS (SELECT id FROM tasks WHERE experiment = %s AND task = %s),
 rewards AS (

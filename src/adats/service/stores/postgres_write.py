@@ -76,6 +76,11 @@ class GroupRows:
             return None
         return {name: as_json(part) for name, part in parts.items()} | {"unused": self.unused}
 
+    def proof(self) -> Row | None:
+        """One event by which it can be told whether all this was written."""
+        event = next(iter(self.made + self._told), None)
+        return event and {"id": event["id"], "at": event["at"]}
+
     def _number(self) -> None:
         """Ids of new events, by decision, by place of the reward, and of windows' ends."""
         changes = self._changes
