@@ -22,7 +22,7 @@ from adats.models.default_prior import (
 from adats.models.latent.family import FAMILIES, Family
 from adats.models.latent.meta import LatentMeta
 from adats.models.latent.row_meta import LatentLinearMeta
-from adats.simulation.kernels.registry import Loops, register
+from adats.simulation.kernels.registry import register
 from adats.simulation.problems.problem import BuiltInProblem, Instance, Start
 from adats.simulation.rivals import PooledArms
 
@@ -228,30 +228,10 @@ class FeatureClicksProblem(LatentClicks[LatentLinearMeta]):
         return spanning_arms(start.features[0]).reshape(-1, 1)
 
 
-@register(ClicksProblem, "latent")
-def _loops() -> Loops:
-    from adats.simulation.kernels import latent, latent_sites
-
-    return Loops(latent.play, renew=latent_sites.settled)
-
-
-@register(ClicksProblem, "beta")
-@register(ClicksProblem, "poisson")
-def _told_loops() -> Loops:
-    from adats.simulation.kernels import mixture
-
-    return Loops(mixture.play_told)
-
-
-@register(FeatureClicksProblem, "latent-linear")
-def _row_loops() -> Loops:
-    from adats.simulation.kernels import latent_rows
-
-    return Loops(latent_rows.play, renew=latent_rows.settled)
-
-
-@register(FeatureClicksProblem, "ensemble")
-def _ensemble_loops() -> Loops:
-    from adats.simulation.kernels import ensemble
-
-    return Loops(ensemble.play_clicks)
+register(ClicksProblem, "latent", play="latent.play", renew="latent_sites.settled")
+register(ClicksProblem, "beta", play="mixture.play_told")
+register(ClicksProblem, "poisson", play="mixture.play_told")
+register(
+    FeatureClicksProblem, "latent-linear", play="latent_rows.play", renew="latent_rows.settled"
+)
+register(FeatureClicksProblem, "ensemble", play="ensemble.play_clicks")

@@ -10,7 +10,7 @@ from adats.models import LinearMeta
 from adats.models.core.checks import count_of
 from adats.models.core.frozen import fill
 from adats.models.core.types import FloatArray, IntArray, Rng
-from adats.simulation.kernels.registry import Loops, register
+from adats.simulation.kernels.registry import register
 from adats.simulation.problems.problem import Instance, Start, UnknownSpread
 
 
@@ -69,15 +69,5 @@ class LinearProblem(UnknownSpread[LinearMeta]):
         return spanning_arms(start.features[0]).reshape(-1, 1)
 
 
-@register(LinearProblem, "linear")
-def _loops() -> Loops:
-    from adats.simulation.kernels import linear
-
-    return Loops(linear.play, own_index=True)
-
-
-@register(LinearProblem, "ensemble")
-def _ensemble_loops() -> Loops:
-    from adats.simulation.kernels import ensemble
-
-    return Loops(ensemble.play_linear)
+register(LinearProblem, "linear", play="linear.play", own_index=True)
+register(LinearProblem, "ensemble", play="ensemble.play_linear")
