@@ -11,7 +11,7 @@ from adats.models.core import checks
 from adats.models.core.frozen import fill
 from adats.models.core.types import FloatArray, IntArray, Rng
 from adats.simulation.kernels.registry import register
-from adats.simulation.problems.problem import BuiltInProblem, Instance, M, Start
+from adats.simulation.problems.problem import BuiltInProblem, Instance, M, Start, first_of_features
 
 POSITIVE, OTHER = 0.9, 0.1  # chances of a reward
 
@@ -101,8 +101,8 @@ class PictureProblem(BuiltInProblem[M]):
     def reward(self, mean: float, draw: float) -> float:
         return float(draw < mean)
 
-    def first(self, start: Start) -> IntArray:  # noqa: ARG002
-        raise ValueError("forced exploration needs arms that stay the same during a run")
+    def first(self, start: Start) -> IntArray:
+        return first_of_features(start)
 
 
 @dataclass(frozen=True, eq=False)

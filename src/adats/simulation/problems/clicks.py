@@ -8,7 +8,6 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from adats.agents.exploration import spanning_arms
 from adats.models.core import checks
 from adats.models.core.frozen import fill
 from adats.models.core.types import FloatArray, IntArray, MetaBelief, Rng
@@ -23,7 +22,7 @@ from adats.models.latent.family import FAMILIES, Family
 from adats.models.latent.meta import LatentMeta
 from adats.models.latent.row_meta import LatentLinearMeta
 from adats.simulation.kernels.registry import register
-from adats.simulation.problems.problem import BuiltInProblem, Instance, Start
+from adats.simulation.problems.problem import BuiltInProblem, Instance, Start, first_of_features
 from adats.simulation.rivals import PooledArms
 
 M = TypeVar("M", bound=MetaBelief)
@@ -223,9 +222,7 @@ class FeatureClicksProblem(LatentClicks[LatentLinearMeta]):
         return LinkedInstance(theta, rng.random(rounds), features, family=self.family)
 
     def first(self, start: Start) -> IntArray:
-        if start.features is None:
-            raise ValueError("forced exploration needs arms that stay the same during a run")
-        return spanning_arms(start.features[0]).reshape(-1, 1)
+        return first_of_features(start)
 
 
 register(ClicksProblem, "latent", play="latent.play", renew="latent_sites.settled")
