@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from adats.service.answers import lift, report
-from adats.service.counters import RewardMoments
+from adats.service.evaluation.lift import Side, Sides
 from adats.service.messages import DecisionRequest, RewardRequest
+from adats.service.reports import lift_of, report
 from served import GAUSSIAN, Local
 
 TENANT = "default"
@@ -138,7 +138,8 @@ def test_the_lift_is_unbiased_and_its_interval_covers_the_truth(local, spec, to)
         gain = np.mean([row.gain for row in log])
         gains.append(gain)
         errors.append(found.estimate - gain)
-        covered.append(found.low <= gain <= found.high)
+        covered.append(found.fixed_time.low <= gain <= found.fixed_time.high)
+        assert found.low is None or found.low <= gain <= found.high
         logs.append(world.log)
         for size, mean, held in (
             (found.policy_decisions, found.policy_mean, False),
@@ -164,14 +165,15 @@ def test_the_lift_is_unbiased_and_its_interval_covers_the_truth(local, spec, to)
 def test_the_lift_is_the_difference_of_means_with_a_normal_interval():
     policy, holdout = np.array([1.0, 2.0, 4.0]), np.array([0.5, 0.0, 0.0, 1.0])
 
-    def tally(values):
-        return RewardMoments(values.size, values.mean(), ((values - values.mean()) ** 2).sum())
+    def side(values):
+        return Side(values.size, values.mean(), ((values - values.mean()) ** 2).sum(), values.size)
 
-    found = lift(tally(policy), tally(holdout))
+    found = lift_of(Sides(side(policy), side(holdout), 0.5), zero_one=False)
     error = math.sqrt(policy.var(ddof=1) / 3 + holdout.var(ddof=1) / 4)
     assert found.estimate == pytest.approx(policy.mean() - holdout.mean())
-    assert found.high - found.estimate == pytest.approx(1.959964 * error, rel=1e-6)
-    assert found.estimate - found.low == pytest.approx(1.959964 * error, rel=1e-6)
+    once = found.fixed_time
+    assert once.high - found.estimate == pytest.approx(1.959964 * error, rel=1e-6)
+    assert found.estimate - once.low == pytest.approx(1.959964 * error, rel=1e-6)
     assert (found.policy_decisions, found.holdout_decisions) == (3, 4)
 
 
@@ -180,9 +182,11 @@ def test_the_lift_is_the_difference_of_means_with_a_normal_interval():
     [((0, 0), False, False), ((3, 0), False, False), ((1, 3), True, False), ((2, 2), True, True)],
 )
 def test_where_rewards_are_missing_the_report_says_no_more_than_it_knows(sizes, estimate, interval):
-    found = lift(*(RewardMoments(size, 1.5, 0.5) for size in sizes))
+    found = lift_of(Sides(*(Side(size, 1.5, 0.5, size) for size in sizes), 0.5), zero_one=False)
+    once = found.fixed_time
     assert (found.estimate is not None) == estimate
-    assert (found.low is not None) == (found.high is not None) == interval
+    assert (once.low is not None) == (once.high is not None) == interval
+    assert found.low is found.high is found.relative.low is None
     assert (found.policy_mean is None) == (sizes[0] == 0)
 
 
@@ -305,7 +309,7 @@ def test_the_rewards_of_several_arms_are_summed(local):
     assert found.policy_mean == pytest.approx(np.mean(sums[False]))
     assert found.holdout_mean == pytest.approx(np.mean(sums[True]))
     error = math.sqrt(sum(np.var(values, ddof=1) / len(values) for values in sums.values()))
-    assert found.high - found.low == pytest.approx(2 * 1.959964 * error, rel=1e-6)
+    assert found.fixed_time.high - found.fixed_time.low == pytest.approx(2 * 1.959964 * error, rel=1e-6)
 
 
 def test_a_decision_to_pull_no_arm_counts_as_a_reward_of_nothing(local):
