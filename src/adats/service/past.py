@@ -31,19 +31,21 @@ class Past:
         self._folds.append(_Fold(snapshot, _learned_in(commit)))
 
     def as_of(
-        self, version: int, task: str, state: TaskState, commit: OpenCommit
-    ) -> tuple[Snapshot, TaskState, Unfolded | None] | None:
-        """As it was at an earlier version, but with all that this task has learned since."""
-        later = [fold for fold in self._folds if fold.snapshot.version >= version]
-        if not later:
-            return None
-        snapshot = later[0].snapshot._replace(version=version)
+        self, then: Snapshot, task: str, state: TaskState, commit: OpenCommit
+    ) -> tuple[Snapshot, TaskState, Unfolded | None]:
+        """As it was at the version of `then`, but with all that this task has learned since.
+
+        All else in `then` is that of now: right where no fold since has taught anything.
+        """
+        later = [fold for fold in self._folds if fold.snapshot.version >= then.version]
+        if later:
+            then = later[0].snapshot._replace(version=then.version)
         folds = [*(fold.learned for fold in later), _learned_in(commit)]
         parts = [fold[task] for fold in folds if task in fold]
         if not parts:
-            return snapshot, state, None
+            return then, state, None
         start = parts[0][0]._replace(rounds=state.rounds, pending=state.pending)
-        return snapshot, *snapshot.with_learned(start, [one for _, some in parts for one in some])
+        return then, *then.with_learned(start, [one for _, some in parts for one in some])
 
 
 def _learned_in(commit: OpenCommit) -> dict[str, tuple[TaskState, list[LearnedReward]]]:

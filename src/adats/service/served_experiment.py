@@ -157,8 +157,8 @@ class ServedExperiment:
         known, unfolded = self.task_cache.get(task), self._commit.unfolded.get(task)
         kept = state = snapshot.blank if known is None else known
         if as_of is not None and as_of < snapshot.version and self.past is not None:
-            past = self.past.as_of(as_of, task, state, self._commit)
-            snapshot, state, unfolded = past or (snapshot, state, unfolded)
+            then = snapshot._replace(version=as_of)
+            snapshot, state, unfolded = self.past.as_of(then, task, state, self._commit)
         self._bits.state = seed = generator_state(self._key, decision_id)
         choice, after, rows = snapshot.decide(
             request, state, unfolded, self._rng, seed["state"]["state"]
