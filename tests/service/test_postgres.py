@@ -129,6 +129,25 @@ def test_a_decision_beside_a_fold_that_has_no_events_is_made_again(tmp_path):
     assert known == [(1, 0), (2, 1), (2, 1), (4, 2)]
 
 
+def test_a_decision_beside_a_fold_that_digests_its_task_anew_is_made_again(tmp_path):
+    """It knows a reward that is folded later, and the task as it was before."""
+    three = Three("anew", ALL_MODELS["clicks"])
+    one, two, folding = three.engines
+    first, second, third = (group(one, lambda t=t: three.ask(one, t)) for t in "tut")
+    group(one, lambda: three.tell(one, first, 1.0))
+    folding.fold_all()
+    group(one, lambda: three.tell(one, second, 0.0))
+    folding.begin()
+    folding.take("default", "x")
+    folding.flush()  # with the reward of u, t is digested anew
+    group(one, lambda: three.tell(one, third, 1.0))
+    group(two, lambda: three.ask(two, "t"))
+    folding.commit()
+    folding.fold_all()
+    last = three.check(tmp_path)[-1]
+    assert last.version == last.state_version + 2
+
+
 def test_a_worker_that_has_folded_knows_what_others_learn_after_that(tmp_path):
     three = Three("folded", GAUSSIAN | {"policy": {"name": "index"}})
     one, two, folding = three.engines

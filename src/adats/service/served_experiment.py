@@ -201,7 +201,10 @@ class ServedExperiment:
     def _renew(self, count: int) -> None:
         """Bring the next stale tasks up to date."""
         meta = self.meta
-        found = islice(iter(lambda: self._stale_tasks.next(meta), None), count)
+        found = list(islice(iter(lambda: self._stale_tasks.next(meta), None), count))
+        if self.past:
+            for task, state in found:
+                self.past[-1].changed.setdefault(task, (state, []))
         self._replace([(task, state, state, set()) for task, state in found])
 
     def _fold_again(self, task: str, row: TaskRow) -> None:
