@@ -178,7 +178,8 @@ class ServedExperiment:
         if present is not None and parts:
             start = parts[0][0]._replace(rounds=present.rounds, pending=present.pending)
             learned = tuple(one for _, some in parts for one in some)
-            self.task_cache.put(task, self._with_learned(task, start, learned))
+            known = self._with_learned(task, start, learned) if learned else start
+            self.task_cache.put(task, known)
         try:
             yield
         finally:

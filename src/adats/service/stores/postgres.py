@@ -158,7 +158,9 @@ class PostgresStore(PostgresReader):
         if kind == sql.A_TASK:
             *state, folded = rest[:6]
             key = (experiment, name)
-            self._known[key] = KnownTask(id, seq, state[4], folded)
+            known = self._known.get(key)
+            if known is None or known.queued is None:  # else it is as it was taken
+                self._known[key] = KnownTask(id, seq, state[4], folded)
             if seq:
                 found.tasks[key], learned = task_from((*state, folded))
                 if learned and experiment not in self._taken:
