@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from adats.models.core.errors import FileFormatError
 from adats.service.errors import Again, DamagedStore, StoreError
@@ -16,7 +16,8 @@ SCHEMA = "adats"  # unless the URL says another
 CONNECT_WAIT = 3  # seconds
 # A session that stops in the middle of a group must not keep others waiting for long.
 SESSION = """
-SET SESSION synchronous_commit = on; SET idle_in_transaction_session_timeout = '{idle}';
+SET SESSION synchronous_commit = on; SET default_transaction_isolation = 'read committed';
+SET idle_in_transaction_session_timeout = '{idle}';
 SET lock_timeout = '4s'; SET statement_timeout = '{statement}'; SET jit = off;
 SET enable_hashjoin = {plain}; SET enable_mergejoin = {plain}; SET enable_seqscan = {plain};
 SET client_min_messages = error; SET timezone = 'UTC'; SET search_path = {schema};
@@ -48,7 +49,8 @@ def address_of(url: str) -> Address:
     schema = dict(query).get("schema", SCHEMA)
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", schema):
         raise ValueError(f"schema={schema} is not a name of letters, digits and _")
-    rest = urlencode([pair for pair in query if pair[0] != "schema"], safe="/")
+    others = [pair for pair in query if pair[0] != "schema"]
+    rest = urlencode(others, safe="/", quote_via=quote)  # libpq takes no + for a space
     plain = f"postgresql://{parts.netloc}{parts.path}"
     return Address(f"{plain}?{rest}" if rest else plain, schema)
 
