@@ -174,6 +174,8 @@ class Engine:
                 served.hand_over(self._group)
             else:
                 served.flush(self._group, now)
+                if self.store.many_writers:  # others will change what is known of its tasks
+                    served.task_cache.drop()
         self._touched.clear()
         self._changes = self._group.changes()
         weight = sum(served.weight for served in self._served.values())
