@@ -8,7 +8,6 @@ import numpy as np
 from scipy.special import logsumexp
 
 from adats.models.core.frozen import FieldOf, put
-from adats.models.core.linalg import times
 from adats.models.core.types import Conditioned, FloatArray, IntArray, Rng
 from adats.models.core.weights import draw, softmax
 from adats.models.latent import full
@@ -112,15 +111,10 @@ class LatentRows(CautiousBelief):
         start = np.zeros((3, len(self.theta), len(stats.rows)))
         sites = settled(self.family, stats.table[0], stats.table[1], prior, start)
         known = full.site_sums(sites, stats.rows, frozen)
-        half, diagonal = full.halves(factor, known.gram)
-        residual = known.shift - times(known.gram, self.theta)
-        step = times(half, residual)
-        theta = self.theta + times(np.swapaxes(half, -1, -2), step)
-        exponent = (self.theta * (known.shift + residual)).sum(axis=-1) + (step * step).sum(axis=-1)
-        logs = self.log_weights + known.log_s + 0.5 * (exponent - full.log_dets(diagonal))
+        gain, theta, new = full.given_sites(self.theta, factor, known)
+        logs = self.log_weights + gain
         evidence = float(logsumexp(logs) - logsumexp(self.log_weights)) - stats.log_base
-        new = LatentRows(self.family, logs, theta, np.swapaxes(half, -1, -2), self.which)
-        return Conditioned(evidence, new)
+        return Conditioned(evidence, LatentRows(self.family, logs, theta, new, self.which))
 
 
 class LatentRowsPosterior(LatentRows):

@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike
 from adats.models.core import checks, linalg
 from adats.models.core.errors import InvalidValue
 from adats.models.core.frozen import evolve, fill
-from adats.models.core.linalg import times
 from adats.models.core.registry import register
 from adats.models.core.types import FloatArray, Rng
 from adats.models.latent import full
@@ -216,16 +215,13 @@ class LatentLinearMeta(LatentBase[RowSites, RowDigest]):
 
     def posterior_joint(self, digest: RowDigest) -> LatentRows:
         """The same as `posterior`, worked out under every candidate."""
-        (gram, shift, _), phi, mu = digest.known, digest.design, self.mu
-        half, _ = full.halves(self._spread_of(shift.shape[-1]).factor, gram)
+        known, phi, mu = digest.known, digest.design, self.mu
         halves = mu.halves()
         mean, factor = mu.means(halves), np.swapaxes(halves, -1, -2)
         if phi is not None:
             mean, factor = mean @ phi.T, np.matmul(phi, factor)
-        turned = np.swapaxes(half, -1, -2)
-        theta = mean + times(turned, times(half, shift - times(gram, mean)))
-        moved = factor - np.matmul(turned, np.matmul(half, np.matmul(gram, factor)))
-        wide = np.concatenate([turned, moved], axis=-1)
+        spread = self._spread_of(known.shift.shape[-1]).factor
+        theta, wide = full.given_mu(spread, known, mean, factor)
         which = np.arange(self.log_weights.size)
         return LatentRows(self.family, self.log_posterior, theta, wide, which)
 
