@@ -6,6 +6,7 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.linalg import block_diag
 from scipy.special import logsumexp
 
 from adats.models.core import checks, linalg
@@ -145,6 +146,12 @@ class LatentBase(MetaBase[S, D]):
         if phi is None:
             return known
         return known[0] @ phi.T, np.matmul(phi, np.matmul(known[1], phi.T))
+
+    def mu_factors(self, phi: FloatArray | None) -> tuple[FloatArray, FloatArray]:
+        """Mean of Φmu and a factor of its covariance under every candidate."""
+        halves = self.mu.halves()
+        mean, factor = self.mu.means(halves), np.swapaxes(halves, -1, -2)
+        return (mean, factor) if phi is None else (mean @ phi.T, np.matmul(phi, factor))
 
     @property
     def log_posterior(self) -> FloatArray:
@@ -315,6 +322,13 @@ def means_of(mean: ArrayLike) -> FloatArray:
     if means.ndim != 2 or means.shape[-1] == 0:
         raise InvalidValue("mean", f"must have a number for each arm, got {np.shape(mean)}")
     return means
+
+
+def framed(terms: FloatArray, phi: FloatArray) -> FloatArray:
+    """What is said of (Φmu, 1) as what that says of (mu, 1)."""
+    frame = block_diag(phi, np.ones((1, 1)))
+    found: FloatArray = np.matmul(frame.T, np.matmul(terms, frame))
+    return found
 
 
 def doublings(pulls: float) -> int:

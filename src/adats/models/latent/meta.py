@@ -10,7 +10,6 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import block_diag
 
 from adats.models.core import checks, linalg
 from adats.models.core.draws import Draws
@@ -28,6 +27,7 @@ from adats.models.latent.base import (
     checked_design,
     covariances_of,
     doublings,
+    framed,
     means_of,
 )
 from adats.models.latent.belief import (
@@ -120,10 +120,9 @@ def _message(
     else:
         terms = np.empty((*several, arms, arms))
         spread.message(sites, terms)
-        frame = block_diag(design, np.ones((1, 1)))
-        size = len(frame.T) ** 2
-        found = np.empty((*several, size + 1))
-        found[..., :-1] = np.matmul(frame.T, np.matmul(terms, frame)).reshape(*several, size)
+        said = framed(terms, design).reshape(*several, -1)
+        found = np.empty((*several, said.shape[-1] + 1))
+        found[..., :-1] = said
     found[..., -1] = pulls
     if log_base is not None:
         found[..., -2] += 2.0 * np.asarray(log_base)  # the last of T is -2c
@@ -137,8 +136,7 @@ def _message_sum(
     terms = meta.spread.message_sum(sites)
     terms[:, -1, -1] += 2.0 * log_base
     if meta.design is not None:
-        frame = block_diag(meta.design, np.ones((1, 1)))
-        terms = np.matmul(frame.T, np.matmul(terms, frame))
+        terms = framed(terms, meta.design)
     counted = np.full((len(terms), 1), pulls)
     return np.concatenate([terms.reshape(len(terms), -1), counted], axis=1).ravel()
 
@@ -379,10 +377,7 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
 
     def _joint(self, sites: FloatArray, phi: FloatArray | None) -> LatentBelief:
         """Under all candidates but those which are all but impossible."""
-        halves = self.mu.halves()
-        mean, factor = self.mu.means(halves), np.swapaxes(halves, -1, -2)
-        if phi is not None:
-            mean, factor = mean @ phi.T, np.matmul(phi, factor)
+        mean, factor = self.mu_factors(phi)
         logs, spread = self.log_posterior, self.spread
         likely = logs > logs.max() + NEGLIGIBLE
         if not likely.all():

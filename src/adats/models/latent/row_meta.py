@@ -24,6 +24,7 @@ from adats.models.latent.base import (
     checked_design,
     covariances_of,
     doublings,
+    framed,
     means_of,
 )
 from adats.models.latent.full import FullPrior, FullSpread, SiteSums
@@ -172,9 +173,7 @@ class LatentLinearMeta(LatentBase[RowSites, RowDigest]):
         terms = full.terms(self._spread_of(stats.rows.shape[1]).factor, known)
         terms[:, -1, -1] += 2.0 * stats.log_base
         if phi is not None:
-            frame = np.zeros((len(phi) + 1, phi.shape[1] + 1))
-            frame[:-1, :-1], frame[-1, -1] = phi, 1.0
-            terms = np.matmul(frame.T, np.matmul(terms, frame))
+            terms = framed(terms, phi)
         message = np.empty((count, terms[0].size + 1))
         message[:, :-1], message[:, -1] = terms.reshape(count, -1), stats.pulls
         return RowDigest(stats, message.ravel(), phi, known)
@@ -215,13 +214,9 @@ class LatentLinearMeta(LatentBase[RowSites, RowDigest]):
 
     def posterior_joint(self, digest: RowDigest) -> LatentRows:
         """The same as `posterior`, worked out under every candidate."""
-        known, phi, mu = digest.known, digest.design, self.mu
-        halves = mu.halves()
-        mean, factor = mu.means(halves), np.swapaxes(halves, -1, -2)
-        if phi is not None:
-            mean, factor = mean @ phi.T, np.matmul(phi, factor)
+        known = digest.known
         spread = self._spread_of(known.shift.shape[-1]).factor
-        theta, wide = full.given_mu(spread, known, mean, factor)
+        theta, wide = full.given_mu(spread, known, *self.mu_factors(digest.design))
         which = np.arange(self.log_weights.size)
         return LatentRows(self.family, self.log_posterior, theta, wide, which)
 
