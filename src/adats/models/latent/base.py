@@ -1,6 +1,7 @@
 """What models of clicks and counts share: candidates for the spreads, anchors, a belief over mu."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
@@ -62,17 +63,22 @@ class LatentBase(MetaBase[S, D]):
 
     def _set(
         self,
-        means: FloatArray,
+        mean: ArrayLike,
         cov: ArrayLike,
-        spread: LevelSpread | FullSpread,
+        spread_of: Callable[[int], LevelSpread | FullSpread],
         rewards: str,
         weights: ArrayLike | None,
-        phi: FloatArray | None,
+        design: ArrayLike | None,
     ) -> None:
-        """Fill the fields, each with all candidates."""
+        """Fill the fields, each with all candidates; the spread depends on the size of theta."""
         if rewards not in FAMILIES:
             raise InvalidValue("rewards", f"must be 'binary' or 'count', got {rewards!r}")
+        means = np.atleast_2d(checks.array("mean", mean))
         p = means.shape[-1]
+        if means.ndim != 2 or p == 0:
+            raise InvalidValue("mean", f"must have a number for each arm, got {np.shape(mean)}")
+        phi = None if design is None else checked_design(design, p)
+        spread = spread_of(p if phi is None else len(phi))
         covs = covariances_of("cov", cov, p)
         count = max(len(means), len(covs), *(len(part) for part in spread))
         given = np.full(count, 1 / count) if weights is None else weights
@@ -314,14 +320,6 @@ class LatentBase(MetaBase[S, D]):
                 raise ValueError(f"an anchor of shape {mean.shape}")
             fill(meta, anchor=meta.anchor_at(int(number), float(rewards), mean, cov))
         return meta
-
-
-def means_of(mean: ArrayLike) -> FloatArray:
-    """One mean, or a stack of them, as a stack."""
-    means = np.atleast_2d(checks.array("mean", mean))
-    if means.ndim != 2 or means.shape[-1] == 0:
-        raise InvalidValue("mean", f"must have a number for each arm, got {np.shape(mean)}")
-    return means
 
 
 def framed(terms: FloatArray, phi: FloatArray) -> FloatArray:

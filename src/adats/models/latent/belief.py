@@ -244,16 +244,32 @@ class LatentBelief(CautiousBelief):
         return Conditioned(evidence, LatentBelief(self.family, logs, mean, factor))
 
 
-class LatentPosterior(LatentBelief):
-    """The same belief in a task, drawn from without working out every candidate."""
+class InTask:
+    """A belief in a task, drawn from without working out every candidate, and the rest of it only
+    where it is asked for."""
 
-    meta: "LatentMeta"
-    digest: "LatentDigest"
+    meta: Any
+    digest: Any
 
-    def __init__(self, meta: "LatentMeta", digest: "LatentDigest") -> None:
+    def __init__(self, meta: Any, digest: Any) -> None:
         put(self, "family", meta.family)
         put(self, "meta", meta)
         put(self, "digest", digest)
+
+    @cached_property
+    def joint(self) -> Any:
+        """Worked out under every candidate."""
+        return self.meta.posterior_joint(self.digest)
+
+    log_weights = FieldOf[FloatArray]("joint")
+    factor = FieldOf[FloatArray]("joint")
+
+
+class LatentPosterior(InTask, LatentBelief):
+    """The same belief in a task."""
+
+    meta: "LatentMeta"
+    digest: "LatentDigest"
 
     def sample(self, rng: Rng) -> FloatArray:
         drawn: FloatArray = self.family.mean(self.meta.posterior_sample(self.digest, rng))
@@ -281,13 +297,7 @@ class LatentPosterior(LatentBelief):
     def _laws(self) -> Laws:
         return self.meta.posterior_laws(self.digest)
 
-    @cached_property
-    def _joint(self) -> LatentBelief:
-        return self.meta.posterior_joint(self.digest)
-
-    log_weights = FieldOf[FloatArray]("_joint")
-    eta_mean = FieldOf[FloatArray]("_joint")
-    factor = FieldOf[FloatArray]("_joint")
+    eta_mean = FieldOf[FloatArray]("joint")
 
 
 class LatentPosteriors(CautiousBelief):

@@ -6,6 +6,7 @@ one. Several candidates for the spreads are kept side by side, weighted by their
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -21,21 +22,8 @@ from adats.models.core.registry import register
 from adats.models.core.sums import Sum
 from adats.models.core.types import Arm, BoolArray, FloatArray, Rng
 from adats.models.latent import sites as ep
-from adats.models.latent.base import (
-    Anchor,
-    LatentBase,
-    checked_design,
-    covariances_of,
-    doublings,
-    framed,
-    means_of,
-)
-from adats.models.latent.belief import (
-    LatentBelief,
-    LatentPosterior,
-    LatentPosteriors,
-    apart,
-)
+from adats.models.latent.base import Anchor, LatentBase, covariances_of, doublings, framed
+from adats.models.latent.belief import LatentBelief, LatentPosterior, LatentPosteriors, apart
 from adats.models.latent.chances import Laws
 from adats.models.latent.full import FullSpread
 from adats.models.latent.level import LevelSpread, in_common
@@ -173,16 +161,11 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         design: ArrayLike | None = None,
         arms: Sequence[Arm] | None = None,
     ) -> None:
-        names = arm_names(arms)
-        means = means_of(mean)
-        p = means.shape[-1]
-        phi = None if design is None else checked_design(design, p)
-        dim = p if phi is None else len(phi)
-        if names is not None and len(names) != dim:
-            raise ValueError(f"{len(names)} names for {dim} arms")
-        fill(self, arms=names)
-        spread = _spread(task_scale, level_scale, task_cov, dim)
-        self._set(means, cov, spread, rewards, weights, phi)
+        fill(self, arms=arm_names(arms))
+        spread_of = partial(_spread, task_scale, level_scale, task_cov)
+        self._set(mean, cov, spread_of, rewards, weights, design)
+        if self.arms is not None and len(self.arms) != self.n_arms:
+            raise ValueError(f"{len(self.arms)} names for {self.n_arms} arms")
         _check_reach(self.task_prior())
 
     # what the model is

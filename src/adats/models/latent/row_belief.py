@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from scipy.special import logsumexp
 
-from adats.models.core.frozen import FieldOf, put
+from adats.models.core.frozen import FieldOf
 from adats.models.core.types import Conditioned, FloatArray, IntArray, Rng
 from adats.models.core.weights import draw, softmax
 from adats.models.latent import full
-from adats.models.latent.belief import CautiousBelief, LatentArms
+from adats.models.latent.belief import CautiousBelief, InTask, LatentArms
 from adats.models.latent.family import Family
 from adats.models.latent.row_stats import RowSites
 from adats.models.latent.sites import settled
@@ -117,26 +117,15 @@ class LatentRows(CautiousBelief):
         return Conditioned(evidence, LatentRows(self.family, logs, theta, new, self.which))
 
 
-class LatentRowsPosterior(LatentRows):
-    """The same belief in a task, drawn from without working out every candidate."""
+class LatentRowsPosterior(InTask, LatentRows):
+    """The same belief in a task."""
 
     meta: "LatentLinearMeta"
     digest: "RowDigest"
-
-    def __init__(self, meta: "LatentLinearMeta", digest: "RowDigest") -> None:
-        put(self, "family", meta.family)
-        put(self, "meta", meta)
-        put(self, "digest", digest)
-        put(self, "pending", None)
+    pending = None
 
     def sample(self, rng: Rng) -> FloatArray:
         return self.meta.posterior_sample(self.digest, rng)
 
-    @cached_property
-    def _joint(self) -> LatentRows:
-        return self.meta.posterior_joint(self.digest)
-
-    log_weights = FieldOf[FloatArray]("_joint")
-    theta = FieldOf[FloatArray]("_joint")
-    factor = FieldOf[FloatArray]("_joint")
-    which = FieldOf[IntArray]("_joint")
+    theta = FieldOf[FloatArray]("joint")
+    which = FieldOf[IntArray]("joint")

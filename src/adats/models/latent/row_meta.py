@@ -6,6 +6,7 @@ model is the linear one. Several candidates for the spread of tasks are kept sid
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -18,15 +19,7 @@ from adats.models.core.registry import register
 from adats.models.core.types import FloatArray, Rng
 from adats.models.latent import full
 from adats.models.latent import sites as ep
-from adats.models.latent.base import (
-    Anchor,
-    LatentBase,
-    checked_design,
-    covariances_of,
-    doublings,
-    framed,
-    means_of,
-)
+from adats.models.latent.base import Anchor, LatentBase, covariances_of, doublings, framed
 from adats.models.latent.full import FullPrior, FullSpread, SiteSums
 from adats.models.latent.row_belief import LatentRows, LatentRowsPosterior
 from adats.models.latent.row_stats import MOST_ROWS, ClickRows, EventRows, RowSites
@@ -77,19 +70,7 @@ class LatentLinearMeta(LatentBase[RowSites, RowDigest]):
         weights: ArrayLike | None = None,
         design: ArrayLike | None = None,
     ) -> None:
-        means = means_of(mean)
-        phi = None if design is None else checked_design(design, means.shape[-1])
-        dim = means.shape[-1] if phi is None else len(phi)
-        if task_scale is not None and task_cov is None:
-            scale = np.atleast_1d(checks.non_negative("task_scale", task_scale))
-            if scale.ndim != 1:
-                raise InvalidValue("task_scale", f"is a number a candidate, got {scale.shape}")
-            spread = _round(scale, dim)
-        elif task_cov is not None and task_scale is None:
-            spread = FullSpread.of(covariances_of("task_cov", task_cov, dim))
-        else:
-            raise ValueError("give task_scale, the spread of tasks, or task_cov, a covariance")
-        self._set(means, cov, spread, rewards, weights, phi)
+        self._set(mean, cov, partial(_spread, task_scale, task_cov), rewards, weights, design)
         scales = None if task_scale is None else self.spread.factor[:, 0, 0].copy()
         fill(self, task_scale=scales)
 
@@ -265,6 +246,17 @@ class LatentLinearMeta(LatentBase[RowSites, RowDigest]):
         if self.task_scale is None:
             return found | {"task_cov": self.spread.cov}
         return found | {"task_scale": self.task_scale}
+
+
+def _spread(task_scale: ArrayLike | None, task_cov: ArrayLike | None, dim: int) -> FullSpread:
+    if task_scale is not None and task_cov is None:
+        scale = np.atleast_1d(checks.non_negative("task_scale", task_scale))
+        if scale.ndim != 1:
+            raise InvalidValue("task_scale", f"is a number a candidate, got {scale.shape}")
+        return _round(scale, dim)
+    if task_cov is not None and task_scale is None:
+        return FullSpread.of(covariances_of("task_cov", task_cov, dim))
+    raise ValueError("give task_scale, the spread of tasks, or task_cov, a covariance")
 
 
 def _round(scale: FloatArray, dim: int) -> FullSpread:
