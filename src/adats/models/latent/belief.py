@@ -236,9 +236,9 @@ class LatentBelief(CautiousBelief):
         prior = full.FullPrior(self.eta_mean, full.square(self.factor), None)
         n, s = stats.table[0], stats.table[1]
         sites = settled(self.family, n, s, prior, np.zeros((3, *self.eta_mean.shape)))
-        gain, mean, factor = full.given_sites(
-            self.eta_mean, prior.factor, full.site_sums(sites, None)
-        )
+        known = full.site_sums(sites, None)
+        gain, mean, wide = full.given_sites(self.eta_mean, prior.factor, known)
+        factor = linalg.psd_factors(np.matmul(wide, np.swapaxes(wide, -1, -2)))  # triangular
         logs = self.log_weights + gain
         evidence = float(logsumexp(logs) - logsumexp(self.log_weights)) - stats.log_base
         return Conditioned(evidence, LatentBelief(self.family, logs, mean, factor))
