@@ -309,7 +309,9 @@ def test_the_rewards_of_several_arms_are_summed(local):
     assert found.policy_mean == pytest.approx(np.mean(sums[False]))
     assert found.holdout_mean == pytest.approx(np.mean(sums[True]))
     error = math.sqrt(sum(np.var(values, ddof=1) / len(values) for values in sums.values()))
-    assert found.fixed_time.high - found.fixed_time.low == pytest.approx(2 * 1.959964 * error, rel=1e-6)
+    assert found.fixed_time.high - found.fixed_time.low == pytest.approx(
+        2 * 1.959964 * error, rel=1e-6
+    )
 
 
 def test_a_decision_to_pull_no_arm_counts_as_a_reward_of_nothing(local):
@@ -350,3 +352,25 @@ def test_while_windows_wait_to_be_settled_the_lift_is_of_those_before(local):
     total = found.policy_decisions * found.policy_mean
     total += found.holdout_decisions * found.holdout_mean
     assert total == pytest.approx(20.0)
+
+
+def test_further_metrics_have_means_and_a_lift(local):
+    rules = {"control": "a", "holdout": {"share": 0.5}, "metrics": {"revenue": 0, "stay": None}}
+    local.put("x", GAUSSIAN | rules)
+    sums = {True: [], False: []}
+    for i in range(200):
+        held = local.decide("x", DecisionRequest(f"t{i}", str(i))).holdout
+        revenue = float(i % 5) if i % 3 else None
+        told = {} if revenue is None else {"revenue": revenue}
+        local.reward("x", RewardRequest(str(i), 1.0 + i % 2, metrics=told))
+        sums[held].append(revenue or 0.0)
+    found = report_of(local).metrics
+    assert found["revenue"].policy_mean == pytest.approx(np.mean(sums[False]))
+    assert found["revenue"].holdout_mean == pytest.approx(np.mean(sums[True]))
+    assert found["revenue"].fixed_time.low < found["revenue"].estimate
+    assert (found["stay"].policy_decisions, found["stay"].estimate) == (0, None)
+    local.put("y", GAUSSIAN | {"metrics": {"revenue": 0}})
+    local.decide("y", DecisionRequest("t", "1"))
+    local.reward("y", RewardRequest("1", 1.0, metrics={"revenue": 2.5}))
+    alone = report_of(local, "y").metrics["revenue"]
+    assert (alone.policy_mean, alone.policy_decisions, alone.estimate) == (2.5, 1, None)

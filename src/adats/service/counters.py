@@ -55,7 +55,8 @@ def _add(into: dict[Bucket, Counts], bucket: Bucket, counts: Counts, sign: int) 
 
 
 def _parts(decision: DecisionRow, days_until: int) -> list[tuple[Bucket, Counts]]:
-    """For the arm; of a decision with several one for all, and one for each; for its group."""
+    """For the arm; of a decision with several one for all, and one for each; for its group of
+    tasks; for each further metric, of all arms."""
     action, counted = decision.action, decision.counted
     total = None if counted is None else _exact_sum(counted)
     found = [(None if isinstance(action, list) else action, _counts(decision, total))]
@@ -68,6 +69,12 @@ def _parts(decision: DecisionRow, days_until: int) -> list[tuple[Bucket, Counts]
         group = zlib.crc32(decision.task.encode()) % GROUPS
         ever = Bucket(decision.experiment, 0, 0, f"group {group}", decision.holdout)
         parts.append((ever, found[0][1]))
+    if total is not None and decision.metrics:
+        own = parts[0][0]
+        parts += [
+            (own._replace(metric=name), _counts(decision, value))
+            for name, value in decision.metrics.items()
+        ]
     return parts
 
 
@@ -82,6 +89,16 @@ def _counts(decision: DecisionRow, value: float | Fraction | None) -> Counts:
     return Counts(*first, 1, int(n != 0), unlikely, n << places, n * n << 2 * places)
 
 
+def of_rewards(counts: dict[Bucket, Counts], *, several: bool) -> dict[Bucket, Counts]:
+    """Each decision once, by time."""
+    return {b: n for b, n in by_time(counts, several=several).items() if not b.metric}
+
+
+def by_time(counts: dict[Bucket, Counts], *, several: bool) -> dict[Bucket, Counts]:
+    """Rewards and further metrics, of all arms together, where a decision may have several."""
+    return {b: n for b, n in counts.items() if b.span and (b.arm == SEVERAL) == several}
+
+
 def _bucket(decision: DecisionRow, arm: Arm | None, days_until: int) -> Bucket:
     span = DAY if decision.time < days_until else HOUR
     start = int(decision.time // span) * span
@@ -92,11 +109,6 @@ def _bucket(decision: DecisionRow, arm: Arm | None, days_until: int) -> Bucket:
 @lru_cache(maxsize=10_000)
 def _text(arm: Arm | None) -> str:
     return encode(arm).decode()
-
-
-def whole(counts: dict[Bucket, Counts], *, several: bool) -> dict[Bucket, Counts]:
-    """Each decision once, by time; `several`: those with several arms."""
-    return {own: n for own, n in counts.items() if own.span and (own.arm == SEVERAL) == several}
 
 
 def by_days(counts: dict[Bucket, Counts], until: int) -> dict[Bucket, Counts]:

@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 
 from adats.models.core.types import Arm
-from adats.service.counters import moments, tally, whole
+from adats.service.counters import by_time, moments, tally
 from adats.service.errors import DamagedStore
 from adats.service.evaluation import lift as lifts
 from adats.service.evaluation import sequences, stopping
@@ -19,6 +19,7 @@ from adats.service.spec import ExperimentSpec, parse
 from adats.service.stores.interface import Bucket, Counts, ExperimentRow, ReadView
 
 NONE = Counts()
+_Sums = dict[tuple[str, int], Counts]  # by metric (none: the reward) and held out
 
 
 def report(view: ReadView, row: ExperimentRow, now: float) -> Report:
@@ -33,21 +34,24 @@ def report(view: ReadView, row: ExperimentRow, now: float) -> Report:
     snapshot = ServedExperiment(spec, row, view).snapshot
     over = None if spec.window is None else now - spec.window
     counts = view.counts(row.id)
-    counted = _Counted(view, row, whole(counts, several=spec.size is not None))
+    counted = _Counted(view, row, counts, several=spec.size is not None)
     everything = counted.up_to(math.inf)
     ended = counted.up_to(-math.inf if over is None else over)
-    total, past = (reduce(Counts.plus, own.values(), NONE) for own in (everything, ended))
+    total, past = (
+        reduce(Counts.plus, (n for (metric, _), n in own.items() if not metric), NONE)
+        for own in (everything, ended)
+    )
     if (total.decisions, total.counted) != (row.decisions, row.counted):
         raise DamagedStore(
             f"the store is damaged: the counters of {row.name!r} do not agree; restore a copy of it"
         )
+    settled = everything if over is None else ended
+    first = view.overdue(row.id, now)
+    if first is not None:
+        settled = counted.up_to(math.nextafter(first, -math.inf))
     found = new_tasks = None
     if spec.holdout is not None:
-        first = view.overdue(row.id, now)
-        settled = everything if over is None else ended
-        if first is not None:
-            settled = counted.up_to(math.nextafter(first, -math.inf))
-        sides = sides_of(settled.get(0, NONE), settled.get(1, NONE), spec)
+        sides = _sides(settled, "", spec)
         found, new_tasks = _lifts(sides, _groups(counts, spec), row.tasks, zero_one(snapshot))
     expired = past.decisions - past.rewarded
     stop, sentence = _stop(snapshot, found)
@@ -60,6 +64,9 @@ def report(view: ReadView, row: ExperimentRow, now: float) -> Report:
         explored=total.explored,
         lift=found,
         lift_new_tasks=new_tasks,
+        metrics={
+            name: lift_of(_sides(settled, name, spec), zero_one=False) for name in spec.metrics
+        },
         stop=stop,
         sentence=sentence,
         alarms=[],
@@ -71,17 +78,20 @@ def report(view: ReadView, row: ExperimentRow, now: float) -> Report:
 class _Counted:
     """The counters of an experiment; where a moment is within a bucket, its decisions."""
 
-    def __init__(self, view: ReadView, row: ExperimentRow, counts: dict[Bucket, Counts]) -> None:
-        self._view, self._row, self._counts = view, row, counts
-        self._several = parse(row.spec).size is not None
+    def __init__(
+        self, view: ReadView, row: ExperimentRow, counts: dict[Bucket, Counts], *, several: bool
+    ) -> None:
+        self._view, self._row, self._several = view, row, several
+        self._counts = by_time(counts, several=several)
 
-    def up_to(self, moment: float) -> dict[int, Counts]:
-        """Of decisions that were made until then, by whether they were held out."""
-        found: dict[int, Counts] = {}
+    def up_to(self, moment: float) -> _Sums:
+        """Of decisions that were made until then, by metric and whether they were held out."""
+        found: _Sums = {}
         cut = None
         for bucket, counts in self._counts.items():
             if bucket.start + bucket.span <= moment:
-                found[bucket.held_out] = found.get(bucket.held_out, NONE).plus(counts)
+                place = bucket.metric, bucket.held_out
+                found[place] = found.get(place, NONE).plus(counts)
             elif bucket.start <= moment:
                 cut = bucket.start
         if cut is not None:
@@ -89,8 +99,9 @@ class _Counted:
             until = math.nextafter(moment, math.inf)
             for decision in self._view.decisions(self._row.id, cut, until):
                 tally(some, decision, self._row.days_until)
-            for bucket, counts in whole(some, several=self._several).items():
-                found[bucket.held_out] = found.get(bucket.held_out, NONE).plus(counts)
+            for bucket, counts in by_time(some, several=self._several).items():
+                place = bucket.metric, bucket.held_out
+                found[place] = found.get(place, NONE).plus(counts)
         return found
 
 
@@ -100,6 +111,12 @@ class _Counted:
 def zero_one(now: Snapshot) -> bool:
     """Whether rewards are 0 or 1 and nothing else."""
     return not now.blank.stats.REWARDS_ADD
+
+
+def _sides(sums: _Sums, metric: str, spec: ExperimentSpec) -> Sides:
+    """Without a holdout all are the policy's."""
+    own = sums.get((metric, -1 if spec.holdout is None else 0), NONE)
+    return sides_of(own, sums.get((metric, 1), NONE), spec)
 
 
 def sides_of(policy: Counts, holdout: Counts, spec: ExperimentSpec) -> Sides:

@@ -71,7 +71,7 @@ def standing(
 
 
 def _difference(rival: FloatArray, base: FloatArray) -> tuple[float, str]:
-    """The low end of the interval, as a part of the base where that is positive, and all of it as a text."""
+    """The low end of the interval, and the whole as a text: parts of a base that is positive."""
     if min(rival.min(), base.min()) > 0:
         logs = np.log(rival / base)
         half = SURE * logs.std()

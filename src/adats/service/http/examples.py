@@ -22,6 +22,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
             "window": 86400,
             "default_reward": 0.0,
             "apply": "at_window_end",
+            "metrics": {"revenue": 0, "seconds": None},
         },
         "linear": {
             "model": "linear",
@@ -110,6 +111,7 @@ ANSWERS: dict[str, Any] = {
             "relative": {"estimate": 0.2699, "low": -0.0339, "high": 0.8152},
         },
         "lift_new_tasks": {"estimate": 0.061, "low": -0.0098, "high": 0.1318},
+        "metrics": {},
         "stop": {
             "arms": [{"arm": "old", "best": 0.02}, {"arm": "new", "best": 0.98}],
             "loss": 0.0004,
