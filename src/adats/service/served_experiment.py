@@ -192,7 +192,7 @@ class ServedExperiment:
             due=rules.when_due(self.spec, now, snapshot.setup.counts_pending),
             place=self.place(task),
         )
-        return rules.of_no_arm(row) if row.action == [] else row
+        return rules.of_no_arm(row, self.spec) if row.action == [] else row
 
     def record_decision(self, decision: DecisionRow, before: TaskState | None) -> None:
         """A decision as it was made elsewhere, for a task whose state was `before`."""
