@@ -71,8 +71,9 @@ CREATE INDEX beliefs_by_experiment ON beliefs (experiment);
 CREATE TABLE hourly (
     experiment integer NOT NULL, start bigint NOT NULL, span integer NOT NULL, arm text NOT NULL,
     held_out smallint NOT NULL, metric text NOT NULL, decisions bigint NOT NULL,
-    explored bigint NOT NULL, rewarded bigint NOT NULL, counted bigint NOT NULL, sum text NOT NULL,
-    squares text NOT NULL, PRIMARY KEY (experiment, start, span, arm, held_out, metric)
+    explored bigint NOT NULL, rewarded bigint NOT NULL, counted bigint NOT NULL,
+    nonzero bigint NOT NULL, unlikely bigint NOT NULL, sum text NOT NULL, squares text NOT NULL,
+    PRIMARY KEY (experiment, start, span, arm, held_out, metric)
 ) WITH (fillfactor = 50);
 CREATE TABLE keys (
     id text PRIMARY KEY, tenant text NOT NULL, hash bytea NOT NULL, write smallint NOT NULL,

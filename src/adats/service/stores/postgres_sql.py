@@ -187,7 +187,7 @@ WITH gone AS (
 )
 INSERT INTO hourly ({_HOURLY}) SELECT {_HOURLY}
 FROM json_to_recordset(%(new)s::json) AS x({_BUCKET}, decisions bigint, explored bigint,
-    rewarded bigint, counted bigint, sum text, squares text)
+    rewarded bigint, counted bigint, nonzero bigint, unlikely bigint, sum text, squares text)
 ON CONFLICT ({", ".join(Bucket._fields)}) DO UPDATE
 SET {", ".join(f"{name} = EXCLUDED.{name}" for name in Counts._fields)}
 """

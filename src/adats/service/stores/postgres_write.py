@@ -241,4 +241,4 @@ def _later_part(row: DecisionRow) -> dict[str, Any]:
 
 
 def counts_row(bucket: Bucket, counts: Counts) -> list[Any]:
-    return [*bucket, *counts[:4], text_of(counts.sum), text_of(counts.squares)]
+    return [*bucket, *counts[:6], text_of(counts.sum), text_of(counts.squares)]

@@ -99,8 +99,8 @@ CREATE TABLE hourly (
     experiment INTEGER NOT NULL, start INTEGER NOT NULL, span INTEGER NOT NULL, arm TEXT NOT NULL,
     held_out INTEGER NOT NULL, metric TEXT NOT NULL, decisions INTEGER NOT NULL,
     explored INTEGER NOT NULL, rewarded INTEGER NOT NULL, counted INTEGER NOT NULL,
-    sum TEXT NOT NULL, squares TEXT NOT NULL, crc INTEGER NOT NULL,
-    PRIMARY KEY (experiment, start, span, arm, held_out, metric)
+    nonzero INTEGER NOT NULL, unlikely INTEGER NOT NULL, sum TEXT NOT NULL, squares TEXT NOT NULL,
+    crc INTEGER NOT NULL, PRIMARY KEY (experiment, start, span, arm, held_out, metric)
 ) WITHOUT ROWID;
 """
 
