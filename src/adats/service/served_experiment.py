@@ -111,7 +111,9 @@ class ServedExperiment:
         meta = self.snapshot.meta
         if commit.rewards and meta.generation:  # the next stale tasks are brought up to date
             stale = iter(lambda: self._stale_tasks.next(meta), None)
-            found = islice(stale, MOVED_TASKS * commit.rewards)
+            found = list(islice(stale, MOVED_TASKS * commit.rewards))
+            if self.past is not None:
+                self.past.renew(found)
             self._replace([(task, state, state, set()) for task, state in found])
             self._put_tasks(group)
         if commit.places:

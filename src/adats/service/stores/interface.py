@@ -340,6 +340,12 @@ class Store(Reader, Protocol):
     def close(self) -> None: ...
 
 
+class SharedStore(Store, Protocol):
+    """To which others write too."""
+
+    lock_wait: float | None  # seconds that a group waits for what others hold; None: as usual
+
+
 class KeyBook(Protocol):
     """The keys of a store, which may be in use."""
 
