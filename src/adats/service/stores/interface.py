@@ -48,6 +48,7 @@ class TaskRow(NamedTuple):
     generation: int | None = None  # in which it was digested, if that matters
     folded: bytes | None = None  # the statistics that are in the total, if those are others
     folded_in: int | None = None  # and in which: the commit that wrote it
+    design: bytes | None = None  # if the task has one of its own
 
 
 class LearnedReward(NamedTuple):
