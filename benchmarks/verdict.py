@@ -20,7 +20,8 @@ import numpy as np
 from scipy.special import expit
 
 from adats.learning.effects import Prior, Rewards, TaskCounts, counted, linearised, pooled
-from adats.learning.savings import LEAST, Z90, believed, fits, play, played
+from adats.learning.rehearsal import believed, play
+from adats.learning.savings import LEAST, Z90, fits
 from adats.learning.verdict import Early, verdict
 from adats.models.core.types import FloatArray, Rng
 
@@ -112,10 +113,10 @@ def _sampled(
         here, lengths = plan[rows] > 0, plan[rows].sum(axis=1)
         blank = np.zeros(here.shape)
         like = TaskCounts(blank, blank, "gaussian", 1.0, np.ceil(lengths / 2))
-        one = play(prior, theta[rows], here, like, (rng, rng))
+        (one,) = play([prior], theta[rows], here, like, rng)
         belief = believed(prior, linearised(one, one.pulls))
         like = like._replace(lengths=lengths - like.lengths)
-        two = play(Prior(belief.mean, belief.var), theta[rows], here, like, (rng, rng))
+        (two,) = play([Prior(belief.mean, belief.var)], theta[rows], here, like, rng)
         first[:, rows] = one.pulls, one.sums
         pulls[rows], sums[rows] = one.pulls + two.pulls, one.sums + two.sums
         if shape.logger == "pooled":
@@ -126,13 +127,13 @@ def _sampled(
 
 def truth(shape: Shape, counts: TaskCounts, rng: Rng) -> list[tuple[float, float]]:
     """What sharing by the fit of this log saves in new tasks, over alone and over pooled."""
-    size = max(20_000 // shape.arms, 2000)
+    size = max(40_000 // shape.arms, 4000)
     theta, plan = shape.draw(rng, size)
     rows = counts._replace(pulls=plan, sums=plan, lengths=np.maximum(plan.sum(axis=1), 1.0))
     priors = (*fits(counts).priors, pooled(counts))
     best = np.where(plan > 0, theta, -np.inf).max(axis=1)
-    pulls = played(priors, theta, plan > 0, rows, rng)
-    lost = [best * n.sum(axis=1) - (n * theta).sum(axis=1) for n in pulls]
+    games = play(priors, theta, plan > 0, rows, rng)
+    lost = [best * one.pulls.sum(axis=1) - (one.pulls * theta).sum(axis=1) for one in games]
     found = []
     for i in (1, 2):
         unit = max(lost[i].mean(), LEAST * lost[3 - i].mean())
@@ -210,9 +211,9 @@ def study(name: str, part: float, seed: int = 29) -> dict[str, Any]:
         seconds += time.process_time() - begin
         row: dict[str, Any] = {"answer": found.answer, "structure": found.structure}
         row |= {"names": found.names, "level": found.level}
-        if found.over_alone and found.over_pooled and found.gain:
+        if found.over_alone and found.over_pooled and found.gain and found.adapting:
             row["saved"] = [found.over_alone[:2], found.over_pooled[:2]]
-            row["gain"] = found.gain[:2]
+            row["gain"], row["adapting"] = found.gain[:2], found.adapting[:2]
             if i < with_truth:
                 used = counts.take(np.flatnonzero(counts.pulls.sum(axis=1) > 0))
                 row["truth"] = truth(shape, used, rng)
