@@ -43,6 +43,10 @@ class Again(ServiceError):
     """Others were in the way: nothing has happened, and it can be done again at once."""
 
 
+class Held(Again):
+    """The same, but somebody holds what it needs, maybe for long."""
+
+
 class OutcomeUnknown(ServiceError):
     """Whether it was done cannot be told before the store can be reached again."""
 
@@ -96,3 +100,8 @@ def text_of(error: Exception) -> str:
     if status_of(error) == FAULT:
         return "this is a fault of the service; its log says more"
     return str(error)
+
+
+def refusal(error: ServiceError) -> tuple[int, str, str | None]:
+    """Code, text and field, for one of several that are answered alone."""
+    return status_of(error), text_of(error), error.field

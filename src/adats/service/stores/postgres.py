@@ -52,6 +52,7 @@ from adats.service.stores.postgres_write import (
 from adats.service.stores.sqlite_rows import damaged
 
 ASK_AGAIN, ASK_FOR = 0.2, 3.0  # seconds: whether a commit has happened
+FOLD_WAIT = 4.0  # seconds for a fold that somebody else makes
 
 
 class PostgresStore(PostgresReader):
@@ -67,6 +68,7 @@ class PostgresStore(PostgresReader):
         self._clock = (0.0, 0.0)  # the database's time, and when that was
         self.now_from(self._connection)
         self.waited = 0.0
+        self.lock_wait: float | None = None
         self._clear()
 
     def _clear(self) -> None:
@@ -77,7 +79,7 @@ class PostgresStore(PostgresReader):
         self._oldest: float | None = None  # when the first of that came
         self._block = 0
         self._xid: int | None = None  # of a transaction that has written
-        self._proof: Row | None = None  # an event that it has written
+        self._proof: Row | None = None  # the events that it has written
 
     # time
 
@@ -103,6 +105,12 @@ class PostgresStore(PostgresReader):
         """Within a transaction, from the first statement on."""
         if self._connection.info.transaction_status == 0:  # idle
             self._connection.execute("BEGIN", prepare=False)
+            if self.lock_wait is not None:
+                self._wait_for_locks(self.lock_wait)
+
+    def _wait_for_locks(self, seconds: float) -> None:
+        """At most so long each, in this transaction."""
+        self._connection.execute(f"SET LOCAL lock_timeout = {1000 * seconds:.0f}", prepare=False)
 
     def _all(self, text: str, values: Any = ()) -> list[Any]:
         with explained():
@@ -158,7 +166,9 @@ class PostgresStore(PostgresReader):
         if kind == sql.A_TASK:
             *state, folded = rest[:6]
             key = (experiment, name)
-            self._known[key] = KnownTask(id, seq, state[4], folded)
+            known = self._known.get(key)
+            if known is None or known.queued is None:  # else it is as it was taken
+                self._known[key] = KnownTask(id, seq, state[4], folded)
             if seq:
                 found.tasks[key], learned = task_from((*state, folded))
                 if learned and experiment not in self._taken:
@@ -172,7 +182,10 @@ class PostgresStore(PostgresReader):
     def take(self, experiment: int, *, wait: bool = True) -> Taken | None:
         with explained():
             self._begun()
-            lock = sql.TAKE_LOCK if wait else sql.TRY_LOCK
+            lock = sql.TRY_LOCK
+            if wait:
+                self._wait_for_locks(FOLD_WAIT)
+                lock = sql.TAKE_LOCK
             if not self._rows(lock, (self.address.schema, experiment))[0][0]:
                 return None
             found = self._rows(sql.TAKE, {"e": experiment})
@@ -306,7 +319,7 @@ class PostgresStore(PostgresReader):
         try:
             self._connection.execute("COMMIT", prepare=False)
         except psycopg.OperationalError as error:
-            if self._xid is None:
+            if self._proof is None:  # a fold, the ends of windows: to be read again
                 raise trouble(error) from error
             self._ask_for_outcome(error)
         except psycopg.Error as error:
@@ -336,11 +349,12 @@ class PostgresStore(PostgresReader):
     def _outcome(self) -> bool | None:
         """Whether the last transaction was committed; None if that is not known.
 
-        A database that crashed may give the number of a transaction that it lost to another one. So
-        "committed" alone proves nothing; what was written does, when nobody is at it any more.
+        A database that crashed, or another one in its place, may give the number of a transaction
+        that it lost to another one. So "committed" alone proves nothing; what was written does,
+        when nobody is at it any more.
         """
-        (status,) = self._one(sql.STATUS, (str(self._xid),))
-        if status not in ("committed", "aborted") or (status == "committed" and not self._proof):
+        (status,) = self._one(sql.STATUS, {"xid": str(self._xid)})
+        if status not in ("committed", "aborted"):
             return None
         return status == "committed" and bool(self._one(sql.IS_THERE, self._proof)[0])
 
