@@ -160,8 +160,8 @@ SHAPES: dict[str, tuple[int, int, Shape]] = {  # logs, of these with a truth of 
     "null: sampler of each task": (40, 1, Shape(300, 4, 25, logger="alone", early=False)),
     "null: pooled sampler": (40, 1, Shape(300, 4, 25, logger="pooled", early=False)),
     # names matter, but it is worth nothing
-    "edge: 150 tasks, no gain over alone": (60, 3, Shape(150, 5, 20, names=0.065, level=0.3)),
-    "edge: 600 tasks, no gain over pooled": (60, 3, Shape(600, 4, 22, names=0.17)),
+    "edge: 150 tasks, no gain over alone": (100, 10, Shape(150, 5, 20, names=0.065, level=0.3)),
+    "edge: 600 tasks, no gain over pooled": (100, 10, Shape(600, 4, 22, names=0.17)),
     # tasks are alike
     "alike: 50 tasks": (30, 2, Shape(50, 4, 25, names=0.3, own=0.0)),
     "alike: 400 tasks, levels": (30, 2, Shape(400, 6, 15, names=0.2, own=0.02, level=0.4)),
@@ -173,6 +173,9 @@ SHAPES: dict[str, tuple[int, int, Shape]] = {  # logs, of these with a truth of 
     "power: 500 tasks, 10 %": (50, 3, Shape(500, 5, 50, names=0.125)),
     "power: 500 tasks, 10 %, clicks": (
         50, 3, Shape(500, 4, 300, names=0.15, own=0.4, rewards="binary", design="lengths")),
+    "power: 500 tasks, 10 % over pooled": (40, 10, Shape(500, 5, 30, names=0.2)),
+    "power: 500 tasks, 15 % over pooled": (40, 10, Shape(500, 5, 38, names=0.21)),
+    "power: 500 tasks, 20 % over pooled": (40, 10, Shape(500, 6, 35, names=0.2)),
     "power: 100 tasks, 10 %": (30, 3, Shape(100, 6, 60, names=0.12)),
     "power: 100 tasks, 20 %": (30, 3, Shape(100, 6, 60, names=0.19)),
     "power: 100 tasks, 30 %": (50, 3, Shape(100, 6, 90, names=0.26)),
@@ -184,7 +187,7 @@ SHAPES: dict[str, tuple[int, int, Shape]] = {  # logs, of these with a truth of 
         60, 60, Shape(250, 10, 20, names=0.15, level=0.2, design="subset lengths")),
     "size: 400 tasks, clicks": (
         60, 60, Shape(400, 5, 120, names=0.25, level=0.3, own=0.35, rewards="binary", base=0.04)),
-    "size: 300 tasks, heavy tails": (40, 40, Shape(300, 5, 30, names=0.15, tails="t")),
+    "size: 300 tasks, heavy tails": (60, 60, Shape(300, 5, 30, names=0.15, tails="t")),
     "size: 1000 tasks": (40, 40, Shape(1000, 3, 40, names=0.12, level=0.2)),
     "size: 1500 tasks, clicks, lengths": (
         30, 30, Shape(1500, 4, 150, names=0.2, own=0.3, rewards="binary", design="lengths")),
