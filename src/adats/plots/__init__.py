@@ -1,7 +1,8 @@
 """Figures. The only module that uses Matplotlib (extra `plots`), and only when it draws."""
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
@@ -108,6 +109,19 @@ def need() -> None:
         raise ValueError("figures need Matplotlib: pip install 'adats[plots]'") from None
 
 
+@contextmanager
+def new_figure(
+    size: tuple[float, float], settings: Any = SETTINGS, **options: Any
+) -> Iterator["Figure"]:
+    """A figure of this size in inches, to be drawn on with these settings."""
+    need()
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(settings):
+        yield Figure(figsize=size, **options)
+
+
 def regret_figure(
     charts: Sequence[Chart],
     *,
@@ -120,16 +134,14 @@ def regret_figure(
     The legend is where the grid of panels has room for it, else above.
     """
     need()
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     columns = min(columns, len(charts))
     rows = -(-len(charts) // columns)
     free = rows * columns - len(charts)
-    with mpl.rc_context(PRINT):
-        layout = ConstrainedLayoutEngine(h_pad=0.05, w_pad=0.04)
-        figure = Figure(figsize=(WIDTH, 0.3 + HEIGHTS[columns] * rows), dpi=DPI, layout=layout)
+    layout = ConstrainedLayoutEngine(h_pad=0.05, w_pad=0.04)
+    size = (WIDTH, 0.3 + HEIGHTS[columns] * rows)
+    with new_figure(size, PRINT, dpi=DPI, layout=layout) as figure:
         grid = figure.subplots(rows, columns, squeeze=False)
         for i, axes in enumerate(grid.flat):
             if i >= len(charts):
