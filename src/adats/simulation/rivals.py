@@ -11,7 +11,7 @@ from adats.models.core.meta import MetaBase
 from adats.models.core.product import ProductArms
 from adats.models.core.stats import ArmStats
 from adats.models.core.sums import Sum
-from adats.models.core.types import FloatArray, Rng
+from adats.models.core.types import FloatArray, JsonDict, Rng
 
 
 class PooledDigest(NamedTuple):
@@ -66,9 +66,9 @@ class PooledArms(MetaBase[ArmStats, PooledDigest]):
     def prior_given(self, mu: Any, *, design: FloatArray | None = None) -> ProductArms:  # noqa: ARG002
         return self.task_prior()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonDict:
         raise ValueError("this rival is for simulations alone")
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:  # noqa: ARG003
+    def from_dict(cls, data: JsonDict) -> Self:  # noqa: ARG003
         raise ValueError("this rival is for simulations alone")

@@ -20,7 +20,7 @@ from adats.models.core.frozen import evolve, fill
 from adats.models.core.linalg import part_of
 from adats.models.core.registry import meta_from_dict, register
 from adats.models.core.sums import Sum
-from adats.models.core.types import Arm, Belief, FloatArray, MetaBelief, Rng
+from adats.models.core.types import Arm, Belief, FloatArray, JsonDict, MetaBelief, Rng
 from adats.models.core.weights import draw, log_of, log_sum, softmax
 from adats.models.ensemble.belief import BeliefMixture
 from adats.models.ensemble.parts import MadeOfParts, check_alike
@@ -152,7 +152,7 @@ class ClusterMeta(MadeOfParts[ClusterDigest]):
         means = [component.mean for component in self.components]
         return {"means": np.array(means), "weights": self.weights}
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonDict:
         return {
             "model": self.NAME,
             "components": [component.to_dict() for component in self.components],
@@ -161,7 +161,7 @@ class ClusterMeta(MadeOfParts[ClusterDigest]):
         }
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
+    def from_dict(cls, data: JsonDict) -> Self:
         components = [meta_from_dict(part) for part in data["components"]]
         return cls(components, data["weights"]).with_total_of(data)
 

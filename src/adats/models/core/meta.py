@@ -11,7 +11,7 @@ from adats.models.core.frozen import evolve
 from adats.models.core.many import EachBelief, EachDigest
 from adats.models.core.summary import SummaryTable, prior_table
 from adats.models.core.sums import Sum
-from adats.models.core.types import Arm, BoolArray, Digest, FloatArray, Rng
+from adats.models.core.types import Arm, BoolArray, Digest, FloatArray, JsonDict, Rng
 
 S = TypeVar("S")
 D = TypeVar("D", bound=Digest[Any])
@@ -186,7 +186,7 @@ class MetaBase(ABC, Generic[S, D]):
             return None
         return [self.total.high.tolist(), self.total.low.tolist()]
 
-    def with_total_of(self, data: dict[str, Any]) -> Self:
+    def with_total_of(self, data: JsonDict) -> Self:
         """With what `total_to_list` wrote into the data of a file."""
         if data["total"] is None:
             return self

@@ -14,6 +14,7 @@ N = TypeVar("N", float, FloatArray)  # a formula for one number, or for many at 
 Rng = np.random.Generator
 Arm = int | str  # an arm: its index, or the name that the user gave it
 Task = int | str
+JsonDict = dict[str, Any]  # plain values, as files have them
 
 
 class Stats(Protocol):
@@ -231,9 +232,9 @@ class MetaBeliefOf(Protocol[S, D, B]):
     def refit(self, tasks: Sequence[tuple[S, FloatArray | None]]) -> tuple[Self, list[S]]: ...
 
     def figures(self) -> dict[str, FloatArray]: ...
-    def to_dict(self) -> dict[str, Any]: ...
+    def to_dict(self) -> JsonDict: ...
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self: ...
+    def from_dict(cls, data: JsonDict) -> Self: ...
 
 
 MetaBelief = MetaBeliefOf[Any, Any, Belief]  # of any model

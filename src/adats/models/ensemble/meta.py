@@ -23,6 +23,7 @@ from adats.models.core.types import (
     Digest,
     FloatArray,
     IntArray,
+    JsonDict,
     MetaBelief,
     Rng,
 )
@@ -231,7 +232,7 @@ class ModelMixture(MadeOfParts[ModelDigest]):
         index = int(mu[0])
         return np.append(mu[0], self.models[index].grown_draw(mu[1:], rng))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonDict:
         return {
             "model": self.NAME,
             "log_weights": finite_or_null(self.log_weights),
@@ -239,7 +240,7 @@ class ModelMixture(MadeOfParts[ModelDigest]):
         }
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
+    def from_dict(cls, data: JsonDict) -> Self:
         logs = from_null(data["log_weights"])
         models = [meta_from_dict(part) for part in data["models"]]
         return evolve(cls(np.exp(logs), models), log_weights=logs)

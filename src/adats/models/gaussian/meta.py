@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,7 +18,7 @@ from adats.models.core.names import arm_names, grown_names, no_design
 from adats.models.core.registry import register
 from adats.models.core.stats import ArmStats
 from adats.models.core.sums import Sum, two_sum
-from adats.models.core.types import Arm, FloatArray, N, Rng
+from adats.models.core.types import Arm, FloatArray, JsonDict, N, Rng
 from adats.models.gaussian.belief import LOG_2PI, GaussianArms
 
 NEGATIVE = "a negative number of pulls: more was taken out than put in"
@@ -327,11 +327,11 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
     def figures(self) -> dict[str, FloatArray]:
         return dict(zip(("mean", "scale", "task_scale", "noise"), self.scales[:4], strict=True))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonDict:
         figures = {name: value.tolist() for name, value in self.figures().items()}
         return {"model": self.NAME, **figures, "arms": self.arms, "total": self.total_to_list()}
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
+    def from_dict(cls, data: JsonDict) -> Self:
         keys = ("mean", "scale", "task_scale", "noise", "arms")
         return cls(**{key: data[key] for key in keys}).with_total_of(data)

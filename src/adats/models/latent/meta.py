@@ -20,7 +20,7 @@ from adats.models.core.many import same_rows
 from adats.models.core.names import arm_names, grown_names
 from adats.models.core.registry import register
 from adats.models.core.sums import Sum
-from adats.models.core.types import Arm, BoolArray, FloatArray, Rng
+from adats.models.core.types import Arm, BoolArray, FloatArray, JsonDict, Rng
 from adats.models.latent import sites as ep
 from adats.models.latent.base import Anchor, LatentBase, covariances_of, doublings, framed
 from adats.models.latent.belief import LatentBelief, LatentPosterior, LatentPosteriors, apart
@@ -491,7 +491,7 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
             found["task_cov"] = self.spread.covs(self.n_arms)
         return found
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonDict:
         return super().to_dict() | {"arms": self.arms}
 
 

@@ -17,7 +17,7 @@ from adats.models.core.meta import MetaBase
 from adats.models.core.names import arm_names
 from adats.models.core.registry import register
 from adats.models.core.sums import Sum
-from adats.models.core.types import Arm, FloatArray, Rng
+from adats.models.core.types import Arm, FloatArray, JsonDict, Rng
 from adats.models.gaussian.belief import LOG_2PI
 from adats.models.linear.belief import LinearBelief, LinearPosterior, LinearPosteriors
 from adats.models.linear.stats import LinearStats
@@ -394,7 +394,7 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
             "noise": np.array(self.noise),
         }
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonDict:
         return {
             "model": self.NAME,
             **{name: value.tolist() for name, value in self.figures().items()},
@@ -404,7 +404,7 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
         }
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
+    def from_dict(cls, data: JsonDict) -> Self:
         keys = ("mean", "cov", "task_cov", "noise", "design")
         known = {key: data[key] for key in keys}
         return cls(**known, arms=data.get("arms")).with_total_of(data)

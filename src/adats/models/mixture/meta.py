@@ -20,7 +20,7 @@ from adats.models.core.product import ProductArms
 from adats.models.core.registry import register
 from adats.models.core.stats import ArmStats
 from adats.models.core.sums import Sum
-from adats.models.core.types import Arm, FloatArray, Rng
+from adats.models.core.types import Arm, FloatArray, JsonDict, Rng
 from adats.models.core.weights import draw, finite_or_null, from_null, log_of, softmax
 from adats.models.mixture.belief import MixtureArms, candidate_weights, grouped, stacked
 from adats.models.mixture.families import FAMILIES
@@ -227,7 +227,7 @@ class MixtureMeta(MetaBase[ArmStats, MixtureDigest]):
     def figures(self) -> dict[str, FloatArray]:
         return dict(zip(self.priors.PARAMETERS, self.priors.parameters(), strict=True))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonDict:
         return {
             "model": self.NAME,
             "family": type(self.priors).__name__,
@@ -239,7 +239,7 @@ class MixtureMeta(MetaBase[ArmStats, MixtureDigest]):
         }
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
+    def from_dict(cls, data: JsonDict) -> Self:
         if data["family"] not in FAMILIES:
             raise ValueError(f"unknown kind {data['family']!r}; is it registered (register_arms)?")
         logs = from_null(data["log_weights"])
