@@ -201,7 +201,7 @@ def test_the_rewards_of_several_arms_sum_arm_by_arm():
 def test_a_decision_to_pull_no_arm_has_nothing_to_wait_for():
     spec = settings("sum", model="semi-bandit", size=2, window=WINDOW, apply="at_window_end")
     case = made(spec, [])
-    case.row = rules.of_no_arm(case.row)
+    case.row = rules.of_no_arm(case.row, case.spec)
     assert (case.row.due, case.row.reward, case.row.counted) == (None, [], [])
     assert tell(case, IN_TIME, []) == ("held", [])
     assert tell(case, EDGE, []) == ("duplicate", [])
@@ -372,7 +372,7 @@ def test_a_refused_late_reward_does_not_settle(local):
     local.engine.begin()
     with pytest.raises(rules.Conflict):
         local.engine.reward("default", "x", RewardRequest("1", 6.0))
-    assert local.engine.served("default", "x").version == version
+    assert local.engine.served("default", "x").snapshot.version == version
     assert local.store.decision(1, "1").counted is None
     local.engine.settle_due()
     local.engine.flush()

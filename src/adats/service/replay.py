@@ -5,7 +5,6 @@ do decisions after it. Then decisions may have moved, and the state is the same 
 """
 
 import math
-from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from heapq import merge
@@ -16,21 +15,22 @@ import msgspec
 import numpy as np
 
 from adats.models.core.types import FloatArray, MetaBelief, Stats
+from adats.service.arm_changes import Change
 from adats.service.engine import Engine
 from adats.service.errors import Refusal
 from adats.service.messages import DecisionRequest, RewardRequest
+from adats.service.past import Past
 from adats.service.rules import of_no_arm, when_due
-from adats.service.served_experiment import Change, ServedExperiment
+from adats.service.served_experiment import ServedExperiment
 from adats.service.spec import parse
 from adats.service.stores.interface import DecisionRow, ExperimentRow, ReadView, Store
 
 COMMITS_IN_ONE = 1000  # commits of the log in one transaction
-VERSIONS_KEPT = 200
 TOLERANCE = 1e-9  # relative: what is left of the order of sums
 ALIKE = 0.1  # standard deviations: what is left of digests made elsewhere
 CHOICE_FIELDS = ("action", "features", "state_version", "prior_version", "holdout", "explored")
 COUNTERS = ("tasks", "decisions", "counted")
-OUTCOME_FIELDS = ("decision_id", "received", "reward", "counted", "settled", "due")
+OUTCOME_FIELDS = ("decision_id", "received", "reward", "counted", "settled", "due", "metrics")
 UNPLAYABLE = (Refusal, LookupError, ValueError)  # what a changed log may raise
 
 
@@ -72,8 +72,8 @@ def replay(
             _commit(engine)
             player.begin()
         if source.many_writers:  # a decision may be of an earlier version than the fold it is in
-            engine.served(row.tenant, row.name).past = deque(maxlen=VERSIONS_KEPT)
-        loosely = player.forgotten > 0 and engine.served(row.tenant, row.name).meta.RENEWS
+            engine.served(row.tenant, row.name).past = Past()
+        loosely = player.forgotten > 0 and engine.served(row.tenant, row.name).snapshot.meta.RENEWS
         for version, together in groupby(_events(source, row), lambda event: event.version):
             player.start(version)
             for event in together:
@@ -95,9 +95,9 @@ def replay(
                 player.begin()
         if source.many_writers:  # the last fold may have had no event that is left
             played = engine.served(row.tenant, row.name)
-            played.version = max(played.version, row.version)
+            played.number(max(played.snapshot.version, row.version))
         _commit(engine)
-        meta = engine.served(row.tenant, row.name).meta if loosely else None
+        meta = engine.served(row.tenant, row.name).snapshot.meta if loosely else None
         with target.view() as replayed:
             differences += compare(source, replayed, row, meta)
     return Replayed(events, decisions, changed, moved, differences)
@@ -142,7 +142,7 @@ class _Player:
 
     def start(self, version: int) -> None:
         """The next commit; those in between were of tasks that are forgotten."""
-        self._engine.served(*self._name).version = version - 1
+        self._engine.served(*self._name).number(version - 1)
 
     def end(self) -> None:
         self._engine.end_commit(*self._name)
@@ -158,7 +158,8 @@ class _Player:
                 return self._decide(row)
             case "reward":
                 self._time.time = row.time
-                request = RewardRequest(self._ids[row.decision], row.reward, row.reward_id)
+                told = (row.reward, row.reward_id, row.metrics)
+                request = RewardRequest(self._ids[row.decision], *told)
                 self._engine.reward(*self._name, request)
             case "settle":
                 self._engine.settle(*self._name, row.decision_id)
@@ -176,11 +177,10 @@ class _Player:
         asked = {} if row.request is None else msgspec.json.decode(row.request)
         request = DecisionRequest(row.task, row.decision_id, **asked)
         before = served.task_cache.get(row.task)
-        with served.as_of(row.state_version, row.task):
-            made = served.decide(request, row.decision_id, engine.now())
+        made = served.decide(request, row.decision_id, engine.now(), row.state_version)
         if made.action != row.action:  # what was done counts
             served.record_decision(row, before)
-        due = when_due(served.spec, row.time, served.counts_pending)
+        due = when_due(served.spec, row.time, served.snapshot.setup.counts_pending)
         fresh = row._replace(
             id=0,
             experiment=made.experiment,
@@ -190,8 +190,9 @@ class _Player:
             received=0,
             reward=None,
             counted=None,
+            metrics=None,
         )
-        engine.add_decision(served, of_no_arm(fresh) if row.action == [] else fresh)
+        engine.add_decision(served, of_no_arm(fresh, served.spec) if row.action == [] else fresh)
         return all(
             getattr(made, name) == getattr(row, name) for name in CHOICE_FIELDS
         ) and _close_numbers(made.propensity, row.propensity)
@@ -280,7 +281,7 @@ def compare(
 
 def _taught(view: ReadView, row: ExperimentRow) -> FloatArray:
     """The sum of all messages, with what tasks have learned since it was written."""
-    return ServedExperiment(parse(row.spec), row, view).meta.sums()
+    return ServedExperiment(parse(row.spec), row, view).snapshot.meta.sums()
 
 
 def _close_bytes(left: bytes, right: bytes) -> bool:
