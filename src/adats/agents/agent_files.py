@@ -20,7 +20,7 @@ from adats.models.core import files
 from adats.models.core.checks import count_of
 from adats.models.core.errors import FileFormatError
 from adats.models.core.registry import meta_from_dict, meta_to_dict
-from adats.models.core.types import BoolArray, JsonDict, MetaBelief, Rng, Task
+from adats.models.core.types import AnyPath, BoolArray, JsonDict, MetaBelief, Rng, Task
 
 FORMAT = "adats-agent"
 COLUMNS = 2  # the version of files that have tasks in columns
@@ -45,7 +45,7 @@ class AgentState(NamedTuple):
     rewarded: BoolArray = np.zeros(0, dtype=bool)  # which decisions of batches have a reward
 
 
-def write_agent(path: str | os.PathLike[str], kind: str, state: AgentState) -> None:
+def write_agent(path: AnyPath, kind: str, state: AgentState) -> None:
     """Write an agent of a kind in `SOURCES`, whole or not at all."""
     setup, arms = state.setup, state.setup.arms
     header: JsonDict = {
@@ -74,7 +74,7 @@ def write_agent(path: str | os.PathLike[str], kind: str, state: AgentState) -> N
 
 
 def read_agent(
-    path: str | os.PathLike[str], *, oracle: Oracle | None, policy: Policy | None
+    path: AnyPath, *, oracle: Oracle | None, policy: Policy | None
 ) -> tuple[str, AgentState]:
     """The kind of an agent and all that it is made of; everything is checked again."""
     header, arrays = files.read_npz(path, FORMAT, newest=COLUMNS)

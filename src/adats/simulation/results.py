@@ -1,6 +1,5 @@
 """What a simulation found, and how it is written down."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from adats.models.core import files
-from adats.models.core.types import FloatArray, IntArray, JsonDict
+from adats.models.core.types import AnyPath, FloatArray, IntArray, JsonDict
 from adats.simulation.provenance import parquet_bytes, versions
 
 
@@ -77,9 +76,7 @@ class Result:
         known = {"command": command, "seed": self.seed, "seconds": self.seconds}
         return {**known, "versions": versions()}
 
-    def save(
-        self, path: str | os.PathLike[str], *, command: str = "adats.simulation.simulate"
-    ) -> None:
+    def save(self, path: AnyPath, *, command: str = "adats.simulation.simulate") -> None:
         """Write the records as Parquet, whole or not at all, with what they came from."""
         files.write_bytes(path, parquet_bytes(self.records(), self.made(command)))
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from adats.models.core.types import FloatArray
+from adats.models.core.types import Design, FloatArray
 from adats.models.latent.base import framed
 from adats.models.latent.full import FullSpread
 from adats.models.latent.level import LevelSpread
@@ -21,7 +21,7 @@ class LatentDigest(NamedTuple):
     """One task's sites. The message is worked out from them when it is asked for."""
 
     stats: ArmSites
-    design: FloatArray | None  # Φ
+    design: Design  # Φ
     spread: LevelSpread | FullSpread
 
     @property
@@ -77,7 +77,7 @@ class LatentDigests(NamedTuple):
 def message_of(
     spread: LevelSpread | FullSpread,
     sites: FloatArray,
-    design: FloatArray | None,
+    design: Design,
     pulls: ArrayLike,
     log_base: ArrayLike | None,
 ) -> FloatArray:

@@ -20,7 +20,7 @@ from adats.models.core.many import same_rows
 from adats.models.core.names import arm_names, grown_names
 from adats.models.core.registry import register
 from adats.models.core.sums import Sum
-from adats.models.core.types import Arm, BoolArray, FloatArray, JsonDict, Rng
+from adats.models.core.types import Arm, BoolArray, Design, FloatArray, JsonDict, Rng
 from adats.models.latent import sites as ep
 from adats.models.latent.base import Anchor, LatentBase, covariances_of, doublings
 from adats.models.latent.belief import LatentBelief, LatentPosterior, LatentPosteriors, apart
@@ -98,12 +98,12 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
 
     # tasks
 
-    def empty(self, *, design: FloatArray | None = None) -> ArmSites:
+    def empty(self, *, design: Design = None) -> ArmSites:
         phi = self._phi(design)
         arms = self.meta_mean.shape[-1] if phi is None else len(phi)
         return STATS[self.family.name].zeros(arms)
 
-    def digest(self, stats: ArmSites, *, design: FloatArray | None = None) -> LatentDigest:
+    def digest(self, stats: ArmSites, *, design: Design = None) -> LatentDigest:
         """With the sites that the statistics have, or with new ones."""
         phi = self._phi(design)
         arms = self.meta_mean.shape[-1] if phi is None else len(phi)
@@ -281,7 +281,7 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
             spread = type(spread)(*(part[likely] for part in spread))
         return LatentBelief(self.family, logs, *spread.given(sites, mean, factor))
 
-    def task_prior(self, *, design: FloatArray | None = None) -> LatentBelief:
+    def task_prior(self, *, design: Design = None) -> LatentBelief:
         """P_s: the uncertainty of mu and of the spreads is marginalised out."""
         phi = self._phi(design)
         return self._joint(self.empty(design=design).sites_of(self.log_weights.size), phi)
@@ -318,7 +318,7 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         self,
         *,
         rows: FloatArray | None = None,  # noqa: ARG002
-        design: FloatArray | None = None,
+        design: Design = None,
     ) -> FloatArray:
         """Of what is not common to all arms, on the scale of theta. Not knowing the candidate is
         not knowing the task prior."""
@@ -330,7 +330,7 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         within = weights.dot(self.spread.own_variances(means.shape[-1]))
         return linalg.part_of(mu.eta_scale**2, within)
 
-    def prior_given(self, mu: ArrayLike, *, design: FloatArray | None = None) -> LatentBelief:
+    def prior_given(self, mu: ArrayLike, *, design: Design = None) -> LatentBelief:
         """P(·; mu) of the candidate mu[0] at mu[1:]; the index is not needed if there is one."""
         which, mean = self.checked_mu(mu)
         phi = self._phi(design)
