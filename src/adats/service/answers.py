@@ -159,6 +159,10 @@ def lift(policy: RewardMoments, holdout: RewardMoments) -> Lift:
     return Lift(estimate, low, high, means[0], policy.size, means[1], holdout.size)
 
 
+def names_of(served: ServedExperiment) -> list[Arm]:
+    return _names(served, served.meta.task_prior().mean.size)
+
+
 def _names(served: ServedExperiment, size: int) -> list[Arm]:
     """Of arms, or the numbers of coefficients."""
     arms = None if served.dim else served.all_arms

@@ -243,6 +243,9 @@ class Report(Struct, frozen=True):
     lift: Annotated[Lift | None, doc("Over the holdout; null if there is none.")]
     state_version: StateVersion
     prior_version: PriorVersion
+    sentence: str = "Keep running: B may be better than the control, by −1 to 12 %."
+    alarms: tuple[str, ...] = ()
+    state: str = "running"
 
 
 class Error(Struct, frozen=True):

@@ -149,10 +149,12 @@ class PostgresReader:
             decision_from, self._stream(f"SELECT {_NUMBERED} {_FROM} WHERE {where} {order}", values)
         )
 
-    def decisions_of(self, experiment: int, task: str) -> list[DecisionRow]:
-        where = "WHERE t.experiment = %s AND t.task = %s ORDER BY d.id"
-        found = self._all(f"SELECT {_NUMBERED} {_FROM} {where}", (experiment, task))
-        return [decision_from(row) for row in found]
+    def decisions_of(
+        self, experiment: int, task: str, last: int | None = None
+    ) -> list[DecisionRow]:
+        where = "WHERE t.experiment = %s AND t.task = %s ORDER BY d.id DESC LIMIT %s"
+        found = self._all(f"SELECT {_NUMBERED} {_FROM} {where}", (experiment, task, last))
+        return [decision_from(row) for row in reversed(found)]
 
     def counts(self, experiment: int) -> dict[Bucket, Counts]:
         sql = f"SELECT {HOURLY} FROM hourly WHERE experiment = %s ORDER BY start"
