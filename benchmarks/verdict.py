@@ -20,8 +20,7 @@ import numpy as np
 from scipy.special import expit
 
 from adats.learning.effects import Prior, Rewards, TaskCounts, counted, linearised, pooled
-from adats.learning.rehearsal import believed, play
-from adats.learning.task_savings import LEAST, Z90, fits, played
+from adats.learning.savings import LEAST, Z90, believed, fits, play, played
 from adats.learning.verdict import Early, verdict
 from adats.models.core.types import FloatArray, Rng
 

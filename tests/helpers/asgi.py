@@ -6,14 +6,18 @@ import time
 
 from adats.service.engine import Engine
 from adats.service.http.app import make_app
-from adats.service.stores.sqlite import SQLiteStore
+from adats.service.stores.opening import open_store
 
 
 def talk(path, calls, clock=time.time, **options):
     """Status and JSON, or text, of each of some calls: method, path and body."""
 
     async def run():
-        app = make_app(Engine(SQLiteStore(path), clock=clock), hosts=("localhost",), **options)
+        store = open_store(str(path))
+        if store.many_writers:
+            beside = open_store(str(path))
+            options["folding"] = Engine(beside, clock=beside.now)
+        app = make_app(Engine(store, clock=clock), hosts=("localhost",), **options)
         async with app.lifespan_context(app):
             return [await send(app, *call) for call in calls]
 

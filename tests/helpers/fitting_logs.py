@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from adats.learning.fitting import ArmTable, LinearTable
+from adats.learning.tables import ArmTable, LinearTable
 from adats.models import LinearStats
 from adats.models.core.linalg import psd_factor
 from adats.models.core.stats import ArmStats

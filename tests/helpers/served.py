@@ -12,7 +12,9 @@ from types import SimpleNamespace
 import msgspec
 
 from adats.service.engine import Engine
+from adats.service.replay import replay
 from adats.service.spec import ExperimentSpec
+from adats.service.stores.opening import open_store, open_view
 from adats.service.stores.sqlite import SQLiteReadView, SQLiteStore
 from adats.service.stores.sqlite_check import check_whole
 
@@ -75,6 +77,24 @@ def wrong_in(path):
     """All that is wrong with a store."""
     with SQLiteReadView(path) as view:
         return list(check_whole(view))
+
+
+def at_rest(url):
+    """A store that nobody serves, with all folded that was handed over."""
+    store = open_store(url)
+    Engine(store).fold_all()
+    store.close()
+    return url
+
+
+def replayed(url, folder):
+    """The store played again, and found to be the same."""
+    again = SQLiteStore(folder / "again.db")
+    with open_view(at_rest(url)) as view:
+        found = replay(view, again)
+    again.close()
+    assert (found.changed, found.differences) == ([], [])
+    return found
 
 
 class Clock:

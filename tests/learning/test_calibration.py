@@ -7,8 +7,10 @@ import pytest
 from scipy import stats
 from scipy.special import kolmogorov
 
-from adats.learning.calibration import ROWS, TASKS, Calibration, calibrate
-from adats.learning.fitting import ArmTable, Fitted, LinearTable, estimate
+from adats.learning.fitted import Fitted
+from adats.learning.fitting import estimate
+from adats.learning.prediction_checks import ROWS, TASKS, Calibration, calibrate
+from adats.learning.tables import ArmTable, LinearTable
 from adats.models import (
     BetaArms,
     BinaryStats,

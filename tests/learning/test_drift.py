@@ -8,8 +8,7 @@ import pytest
 from scipy import stats
 
 from adats import analyse
-from adats.learning.calibration import Calibration
-from adats.learning.drift import LEVEL, allocation, drift
+from adats.learning.prediction_checks import DRIFT_LEVEL, Calibration, allocation, drift
 
 
 def ranked(rng, tasks, rows, shift=0.0, arms=3):
@@ -26,8 +25,8 @@ def ranked(rng, tasks, rows, shift=0.0, arms=3):
 @pytest.mark.parametrize("tasks", [12, 100])
 def test_logs_that_do_not_move_are_warned_of_one_time_in_a_hundred(tasks):
     rng = np.random.default_rng([1, tasks])
-    found = [drift(ranked(rng, tasks, 20), "abc").chance < LEVEL for _ in range(600)]
-    assert sum(found) <= stats.binom(600, LEVEL).ppf(0.999)
+    found = [drift(ranked(rng, tasks, 20), "abc").chance < DRIFT_LEVEL for _ in range(600)]
+    assert sum(found) <= stats.binom(600, DRIFT_LEVEL).ppf(0.999)
 
 
 def test_an_arm_that_moves_is_named():
@@ -66,10 +65,10 @@ def played(seed, *, moving, users=80, rounds=15):
 
 def test_a_log_of_a_bandit_that_moves_and_one_that_does_not():
     moved = analyse(played(1, moving=True), model="binary", structure="independent")
-    assert moved.drift.chance < LEVEL
+    assert moved.drift.chance < DRIFT_LEVEL
     assert any("rewards move over the time of the log" in text for text in moved.warnings)
     still = analyse(played(1, moving=False), model="binary", structure="independent")
-    assert still.drift.chance > LEVEL
+    assert still.drift.chance > DRIFT_LEVEL
     shares = still.allocation.shares
     np.testing.assert_allclose(shares.sum(axis=1), 1.0)
     assert shares[-1, 2] > shares[0, 2]  # it learned that c is best

@@ -11,15 +11,13 @@ from scipy import stats
 
 from adats import plots
 from adats.learning.analysis import analyse
-from adats.learning.calibration import Calibration
-from adats.learning.fitting import ArmTable, LinearTable, estimate
-from adats.learning.fitting.fitted import RewardFigures
-from adats.learning.outliers import LEVEL, _tails, outliers
-from adats.learning.report import write_report
-from adats.learning.report_text import report_text, sentence
-from adats.learning.task_savings import Gain, Saving
+from adats.learning.fitted import RewardFigures, Worth, worth
+from adats.learning.fitting import estimate
+from adats.learning.prediction_checks import UNLIKE, Calibration, _tails, outliers
+from adats.learning.report import report_text, sentence, write_report
+from adats.learning.savings import Gain, Saving
+from adats.learning.tables import ArmTable, LinearTable
 from adats.learning.verdict import Verdict
-from adats.learning.worth import Worth, worth
 from adats.models import BetaArms, BinaryStats, CountStats, LinearMeta, PoissonArms
 from adats.models.core import files
 from adats.models.core.stats import ArmStats
@@ -167,7 +165,7 @@ def test_tasks_that_are_alike_raise_few_alarms():
         model = ("gaussian", "binary", "count")[seed % 3]
         table = arm_table(model, WORLDS[model](rng, 40), 4, rng)
         alarms += any(task.flagged for task in outliers(table, fit(table)))
-    assert alarms <= stats.binom(40, LEVEL).ppf(0.999)
+    assert alarms <= stats.binom(40, UNLIKE).ppf(0.999)
 
 
 def test_tasks_without_rows_are_never_unlike():

@@ -10,9 +10,9 @@ from scipy import optimize
 
 import brute
 from adats import GaussianMeta, LinearMeta
-from adats.learning.fitting import gaussian, linear
-from adats.learning.fitting.em import WIDE, Climb, Point, View, climb, holding
-from adats.learning.fitting.linear import Rows
+from adats.learning import fit_arms, fit_linear
+from adats.learning.em import WIDE, Climb, Point, View, climb, holding
+from adats.learning.fit_linear import Rows
 from adats.models.core.linalg import psd_factor
 from fitting_logs import arm_log, arm_table, linear_log, linear_table
 
@@ -51,8 +51,8 @@ def written_out(log, centre, width, cov, noise):
 def test_the_linear_likelihood_is_that_of_the_joint_gaussian(cov):
     log = small_log()
     table = linear_table(log, 2)
-    rows, frame = linear.rows_of(table)
-    view = linear.look(
+    rows, frame = fit_linear.rows_of(table)
+    view = fit_linear.look(
         rows, Point(psd_factor(cov) / frame.unit[:, None], (0.7 / frame.spread) ** 2)
     )
     expected = written_out(log, frame.centre, WIDE * frame.unit, cov, 0.7)
@@ -67,8 +67,8 @@ def test_the_linear_likelihood_is_that_of_the_joint_gaussian(cov):
 def test_the_likelihood_of_arms_is_that_of_the_joint_gaussian():
     log = small_arm_log()
     table = arm_table(log, 3)
-    pulls, frame = gaussian.pulls_of(table)
-    view = gaussian.look(pulls, Point(SCALE / frame.spread, (0.5 / frame.spread) ** 2))
+    pulls, frame = fit_arms.pulls_of(table)
+    view = fit_arms.look(pulls, Point(SCALE / frame.spread, (0.5 / frame.spread) ** 2))
     dense = [(np.eye(3)[np.array(a, int)], y) for a, y in log]
     width = np.full(3, WIDE * frame.spread)
     expected = written_out(dense, frame.centre, width, np.diag(SCALE**2), 0.5)
@@ -82,38 +82,38 @@ def test_the_likelihood_of_arms_is_that_of_the_joint_gaussian():
 def test_the_likelihood_is_the_evidence_of_the_meta_beliefs():
     """What EM climbs is what `absorb` of every task would say."""
     table = linear_table(small_log(), 2)
-    rows, frame = linear.rows_of(table)
+    rows, frame = fit_linear.rows_of(table)
     meta = LinearMeta(frame.centre, np.diag((WIDE * frame.unit) ** 2), task_cov=COV, noise=0.7)
     for i in range(len(table)):
         meta = meta.absorb(meta.digest(table.stats(i)).message)
     factor = np.linalg.cholesky(COV) / frame.unit[:, None]
-    view = linear.look(rows, Point(factor, (0.7 / frame.spread) ** 2))
+    view = fit_linear.look(rows, Point(factor, (0.7 / frame.spread) ** 2))
     shift = table.n.sum() * np.log(frame.spread)
     np.testing.assert_allclose(view.log_likelihood - shift, meta.log_evidence(), rtol=1e-9)
     table = arm_table(small_arm_log(), 3)
-    pulls, frame = gaussian.pulls_of(table)
+    pulls, frame = fit_arms.pulls_of(table)
     meta = GaussianMeta(frame.centre, WIDE * frame.spread, task_scale=SCALE, noise=0.5)
     for i in range(len(table)):
         meta = meta.absorb(meta.digest(table.stats(i)).message)
-    view = gaussian.look(pulls, Point(SCALE / frame.spread, (0.5 / frame.spread) ** 2))
+    view = fit_arms.look(pulls, Point(SCALE / frame.spread, (0.5 / frame.spread) ** 2))
     shift = table.table[:, 0].sum() * np.log(frame.spread)
     np.testing.assert_allclose(view.log_likelihood - shift, meta.log_evidence(), rtol=1e-9)
 
 
 def test_held_out_densities_are_those_of_single_tasks():
     log = small_log()
-    rows, frame = linear.rows_of(linear_table(log, 2))
+    rows, frame = fit_linear.rows_of(linear_table(log, 2))
     point = Point(np.linalg.cholesky(COV) / frame.unit[:, None], (0.7 / frame.spread) ** 2)
     mu = np.array([0.4, -1.0])
-    density = linear.log_density(rows, (mu - frame.centre) / frame.unit, point)
+    density = fit_linear.log_density(rows, (mu - frame.centre) / frame.unit, point)
     for (x, y), value in zip(log, density, strict=True):
         expected = brute.one_task(mu, COV, np.reshape(x, (-1, 2)), np.array(y), 0.7)[2]
         np.testing.assert_allclose(value - len(y) * np.log(frame.spread), expected, rtol=1e-9)
     log = small_arm_log()
-    pulls, arm_frame = gaussian.pulls_of(arm_table(log, 3))
+    pulls, arm_frame = fit_arms.pulls_of(arm_table(log, 3))
     mu = np.array([4.0, 5.0, 6.0])
     point = Point(SCALE / arm_frame.spread, (0.5 / arm_frame.spread) ** 2)
-    density = gaussian.log_density(pulls, (mu - arm_frame.centre) / arm_frame.spread, point)
+    density = fit_arms.log_density(pulls, (mu - arm_frame.centre) / arm_frame.spread, point)
     for (a, y), value in zip(log, density, strict=True):
         x = np.eye(3)[np.array(a, int)]
         expected = brute.one_task(mu, np.diag(SCALE**2), x, np.array(y), 0.5)[2]
@@ -121,52 +121,52 @@ def test_held_out_densities_are_those_of_single_tasks():
 
 
 def test_slopes_are_derivatives():
-    rows, _ = linear.rows_of(linear_table(small_log(), 2))
+    rows, _ = fit_linear.rows_of(linear_table(small_log(), 2))
     cov, v, h = np.array([[0.5, 0.2], [0.2, 0.4]]), 0.4, 1e-5
 
     def at(move, more=0.0):
         point = Point(np.linalg.cholesky(cov + move), v + more)
-        return linear.look(rows, point).log_likelihood
+        return fit_linear.look(rows, point).log_likelihood
 
-    view = linear.look(rows, Point(np.linalg.cholesky(cov), v))
+    view = fit_linear.look(rows, Point(np.linalg.cholesky(cov), v))
     for way in (np.diag([1.0, 0.0]), np.diag([0.0, 1.0]), np.array([[0.0, 1.0], [1.0, 0.0]])):
         difference = (at(h * way) - at(-h * way)) / (2 * h)
         np.testing.assert_allclose((view.slope * way).sum(), difference, rtol=1e-6)
     difference = (at(0.0, h) - at(0.0, -h)) / (2 * h)
     np.testing.assert_allclose(view.slope_variance, difference, rtol=1e-6)
 
-    pulls, _ = gaussian.pulls_of(arm_table(small_arm_log(), 3))
+    pulls, _ = fit_arms.pulls_of(arm_table(small_arm_log(), 3))
     variances = np.array([0.3, 0.1, 2.0])
-    view = gaussian.look(pulls, Point(np.sqrt(variances), v))
+    view = fit_arms.look(pulls, Point(np.sqrt(variances), v))
     for k, e in enumerate(np.eye(3)):
-        sides = [gaussian.look(pulls, Point(np.sqrt(variances + s * h * e), v)) for s in (1, -1)]
+        sides = [fit_arms.look(pulls, Point(np.sqrt(variances + s * h * e), v)) for s in (1, -1)]
         difference = (sides[0].log_likelihood - sides[1].log_likelihood) / (2 * h)
         np.testing.assert_allclose(view.slope[k], difference, rtol=1e-6)
-    sides = [gaussian.look(pulls, Point(np.sqrt(variances), v + s * h)) for s in (1, -1)]
+    sides = [fit_arms.look(pulls, Point(np.sqrt(variances), v + s * h)) for s in (1, -1)]
     difference = (sides[0].log_likelihood - sides[1].log_likelihood) / (2 * h)
     np.testing.assert_allclose(view.slope_variance, difference, rtol=1e-6)
 
 
 def test_chunks_do_not_matter(monkeypatch):
-    rows, _ = linear.rows_of(linear_table(small_log(), 2))
+    rows, _ = fit_linear.rows_of(linear_table(small_log(), 2))
     point = Point(np.linalg.cholesky(COV), 0.4)
-    whole, densities = linear.look(rows, point), linear.log_density(rows, np.ones(2), point)
-    monkeypatch.setattr(linear, "CHUNK", 3)
-    cut, _ = linear.rows_of(linear_table(small_log(), 2))
+    whole, densities = fit_linear.look(rows, point), fit_linear.log_density(rows, np.ones(2), point)
+    monkeypatch.setattr(fit_linear, "CHUNK", 3)
+    cut, _ = fit_linear.rows_of(linear_table(small_log(), 2))
     for left, right in zip(rows, cut, strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-12, atol=1e-12)
-    parts = linear.look(rows, point)
+    parts = fit_linear.look(rows, point)
     for left, right in zip(whole[:5], parts[:5], strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(whole.next.factor, parts.next.factor, rtol=1e-10, atol=1e-12)
-    np.testing.assert_array_equal(linear.log_density(rows, np.ones(2), point), densities)
+    np.testing.assert_array_equal(fit_linear.log_density(rows, np.ones(2), point), densities)
 
 
 def test_a_sum_over_tasks_is_a_sum_over_parts():
-    rows, _ = linear.rows_of(linear_table(small_log(), 2))
+    rows, _ = fit_linear.rows_of(linear_table(small_log(), 2))
     point = Point(np.linalg.cholesky(COV), 0.4)
-    whole = linear.messages(rows, point)
-    halves = [linear.messages(rows.subset(np.arange(a, b)), point) for a, b in ((0, 3), (3, 7))]
+    whole = fit_linear.messages(rows, point)
+    halves = [fit_linear.messages(rows.subset(np.arange(a, b)), point) for a, b in ((0, 3), (3, 7))]
     for name in ("m", "h", "c"):
         joined = np.concatenate([getattr(half, name) for half in halves])
         np.testing.assert_allclose(joined, getattr(whole, name), rtol=1e-12, atol=1e-14)
@@ -198,7 +198,7 @@ def designs(draw):
 @given(designs(), st.booleans())
 def test_a_step_of_em_never_falls(case, diagonal):
     table, rng = case
-    rows, _ = linear.rows_of(table)
+    rows, _ = fit_linear.rows_of(table)
     d = rows.y.shape[1]
     for _ in range(3):
         factor = rng.standard_normal((d, d)) * 10.0 ** rng.uniform(-3, 1)
@@ -206,8 +206,8 @@ def test_a_step_of_em_never_falls(case, diagonal):
             factor = np.diag(factor.diagonal())
         point = Point(factor, 10.0 ** rng.uniform(-3, 2))
         for _ in range(3):
-            view = linear.look(rows, point, diagonal=diagonal)
-            after = linear.look(rows, view.next, diagonal=diagonal)
+            view = fit_linear.look(rows, point, diagonal=diagonal)
+            after = fit_linear.look(rows, view.next, diagonal=diagonal)
             assert after.log_likelihood >= view.log_likelihood - 1e-9 * abs(view.log_likelihood)
             assert (
                 not diagonal or not (view.next.factor - np.diag(view.next.factor.diagonal())).any()
@@ -221,11 +221,11 @@ def test_a_step_of_em_for_arms_never_falls(seed):
     scale = 10.0 ** rng.uniform(-2, 1, 3)
     choices = [rng.integers(3, size=size) for size in rng.integers(4, size=5)]
     log = arm_log(rng, choices, mu=np.zeros(3), scale=scale, noise=1.0)
-    pulls, _ = gaussian.pulls_of(arm_table([*log, ([0, 0], rng.standard_normal(2))], 3))
+    pulls, _ = fit_arms.pulls_of(arm_table([*log, ([0, 0], rng.standard_normal(2))], 3))
     point = Point(10.0 ** rng.uniform(-3, 1, 3), 10.0 ** rng.uniform(-3, 2))
     for _ in range(5):
-        view = gaussian.look(pulls, point)
-        after = gaussian.look(pulls, view.next)
+        view = fit_arms.look(pulls, point)
+        after = fit_arms.look(pulls, view.next)
         assert after.log_likelihood >= view.log_likelihood - 1e-9 * abs(view.log_likelihood)
         point = view.next
 
@@ -237,7 +237,7 @@ def test_a_step_written_out():
     """
     rng = np.random.default_rng(6)
     log = [(np.ones((n, 1)), rng.normal(3.0, 2.0, n)) for n in (3, 1, 4)]
-    rows, frame = linear.rows_of(linear_table(log, 1))
+    rows, frame = fit_linear.rows_of(linear_table(log, 1))
     size, v, tasks = 0.7, 0.4, np.repeat(np.arange(3), [3, 1, 4])
     y = (np.concatenate([y for _, y in log]) - frame.centre[0]) / frame.spread
     x = np.column_stack([np.ones(8), size * np.eye(3)[tasks]])  # of mu and the three u
@@ -249,21 +249,21 @@ def test_a_step_written_out():
     cross = y * mean[1:][tasks] - second[0, 1:][tasks]  # E (y - mu) u
     slope = cross.sum() / square[tasks].sum()
     left = y**2 - 2 * y * mean[0] + second[0, 0] - 2 * slope * cross + slope**2 * square[tasks]
-    goal = linear.look(rows, Point(np.array([[size]]), v)).next
+    goal = fit_linear.look(rows, Point(np.array([[size]]), v)).next
     np.testing.assert_allclose(goal.variance, left.mean(), rtol=1e-9)
     np.testing.assert_allclose(goal.factor[0, 0], slope * np.sqrt(square.mean()), rtol=1e-9)
     table = arm_table([([0] * len(y), y) for _, y in log], 1)
-    same = gaussian.look(gaussian.pulls_of(table)[0], Point(np.array([size]), v)).next
+    same = fit_arms.look(fit_arms.pulls_of(table)[0], Point(np.array([size]), v)).next
     np.testing.assert_allclose([*same.factor, same.variance], [goal.factor[0, 0], goal.variance])
 
 
 @given(designs(), st.booleans())
 def test_em_climbs_and_converges(case, diagonal):
-    rows, _ = linear.rows_of(case[0])
-    found = climb(partial(linear.look, rows, diagonal=diagonal), start(rows))
+    rows, _ = fit_linear.rows_of(case[0])
+    found = climb(partial(fit_linear.look, rows, diagonal=diagonal), start(rows))
     assert (np.diff(found.curve) > 0).all()
     assert found.converged
-    after = linear.look(rows, found.view.next, diagonal=diagonal).log_likelihood
+    after = fit_linear.look(rows, found.view.next, diagonal=diagonal).log_likelihood
     assert after - found.curve[-1] <= 1e-5  # one more step gains nothing
     factor, v = found.point
     tasks = len(rows.n)
@@ -278,7 +278,7 @@ def best_of_scipy(rows, d, diagonal=False):
     def loss(x):
         factor = np.zeros((d, d))
         factor[places] = x[:-1]
-        return -linear.look(rows, Point(factor, np.exp(x[-1]))).log_likelihood
+        return -fit_linear.look(rows, Point(factor, np.exp(x[-1]))).log_likelihood
 
     size = len(places[0]) + 1
     rng = np.random.default_rng(0)
@@ -292,24 +292,24 @@ def test_em_ends_at_the_top(spread, diagonal):
     rng = np.random.default_rng(int(10 * spread))
     cov = spread**2 * np.array([[1.0, 0.6], [0.6, 1.0]]) + 1e-12 * np.eye(2)
     log = linear_log(rng, rng.standard_normal((12, 4, 2)), mu=[0.0, 1.0], cov=cov, noise=1.0)
-    rows, _ = linear.rows_of(linear_table([*log, (np.ones((1, 2)), [2.0])], 2))
+    rows, _ = fit_linear.rows_of(linear_table([*log, (np.ones((1, 2)), [2.0])], 2))
     best = best_of_scipy(rows, 2, diagonal)
     for scale in (0.01, 1.0, 30.0):
         for v in (0.01, 1.0):
             at = Point(scale * np.eye(2), v)
-            found = climb(partial(linear.look, rows, diagonal=diagonal), at)
+            found = climb(partial(fit_linear.look, rows, diagonal=diagonal), at)
             assert abs(found.curve[-1] - best) <= 2e-4
 
 
 def test_em_for_arms_ends_at_the_top():
-    pulls, _ = gaussian.pulls_of(arm_table(small_arm_log(3), 3))
+    pulls, _ = fit_arms.pulls_of(arm_table(small_arm_log(3), 3))
 
     def loss(x):
-        return -gaussian.look(pulls, Point(np.exp(x[:-1]), np.exp(x[-1]))).log_likelihood
+        return -fit_arms.look(pulls, Point(np.exp(x[:-1]), np.exp(x[-1]))).log_likelihood
 
     best = -optimize.minimize(loss, np.zeros(4), method="BFGS").fun
     for scale in (0.01, 1.0, 30.0):
-        found = climb(partial(gaussian.look, pulls), Point(np.full(3, scale), 1.0))
+        found = climb(partial(fit_arms.look, pulls), Point(np.full(3, scale), 1.0))
         assert abs(found.curve[-1] - best) <= 2e-4
 
 
@@ -320,8 +320,8 @@ def test_the_balanced_layout_by_hand():
     variance of 25, of which σ²/2 = 1 is noise: σ_0² = 24. mu is 7 ± √(25/3).
     """
     table = arm_table([([0, 0], [1.0, 3.0]), ([0, 0], [6.0, 8.0]), ([0, 0], [11.0, 13.0])], 1)
-    pulls, frame = gaussian.pulls_of(table)
-    found = climb(partial(gaussian.look, pulls), Point(np.ones(1), frame.noise), enough=1e-12)
+    pulls, frame = fit_arms.pulls_of(table)
+    found = climb(partial(fit_arms.look, pulls), Point(np.ones(1), frame.noise), enough=1e-12)
     assert frame.spread**2 * frame.noise == pytest.approx(2.0, rel=1e-12)
     assert frame.spread**2 * found.point.variance == pytest.approx(2.0, rel=1e-4)
     assert frame.spread**2 * found.point.factor[0] ** 2 == pytest.approx(24.0, rel=1e-4)
@@ -329,8 +329,8 @@ def test_the_balanced_layout_by_hand():
     assert frame.spread**2 * found.view.mu_cov[0] == pytest.approx(25 / 3, rel=1e-4)
     same = linear_table([(np.ones((2, 1)), [1.0, 3.0]), (np.ones((2, 1)), [6.0, 8.0]),
                          (np.ones((2, 1)), [11.0, 13.0])], 1)  # fmt: skip
-    rows, frame = linear.rows_of(same)
-    found = climb(partial(linear.look, rows), Point(np.eye(1), frame.noise), enough=1e-12)
+    rows, frame = fit_linear.rows_of(same)
+    found = climb(partial(fit_linear.look, rows), Point(np.eye(1), frame.noise), enough=1e-12)
     assert frame.spread**2 * found.point.variance == pytest.approx(2.0, rel=1e-4)
     assert frame.unit[0] ** 2 * found.point.factor[0, 0] ** 2 == pytest.approx(24.0, rel=1e-4)
 
@@ -338,8 +338,8 @@ def test_the_balanced_layout_by_hand():
 def test_a_spread_that_is_less_than_noise_is_zero():
     """By hand: means 2, 2 and 2.3 vary less than noise in them would."""
     table = arm_table([([0, 0], [1.0, 3.0]), ([0, 0], [0.0, 4.0]), ([0, 0], [1.0, 3.6])], 1)
-    pulls, frame = gaussian.pulls_of(table)
-    found = climb(partial(gaussian.look, pulls), Point(np.ones(1), frame.noise))
+    pulls, frame = fit_arms.pulls_of(table)
+    found = climb(partial(fit_arms.look, pulls), Point(np.ones(1), frame.noise))
     assert found.point.factor[0] ** 2 <= 0.01 * found.point.variance
     total = ((np.array([1, 3, 0, 4, 1, 3.6]) - 2.1) ** 2).sum()  # all six are draws around 2.1
     assert frame.spread**2 * found.point.variance == pytest.approx(total / 5, rel=0.01)
@@ -378,9 +378,9 @@ def test_a_fall_of_plain_em_is_an_error():
 
 
 def test_the_noise_can_be_held():
-    rows, _ = linear.rows_of(linear_table(small_log(), 2))
-    free = climb(partial(linear.look, rows), start(rows))
-    held = climb(holding(partial(linear.look, rows), 0.5), start(rows))
+    rows, _ = fit_linear.rows_of(linear_table(small_log(), 2))
+    free = climb(partial(fit_linear.look, rows), start(rows))
+    held = climb(holding(partial(fit_linear.look, rows), 0.5), start(rows))
     assert held.point.variance == 0.5 != free.point.variance
     assert (np.diff(held.curve) > 0).all()
     assert held.curve[-1] < free.curve[-1]
@@ -388,24 +388,24 @@ def test_the_noise_can_be_held():
 
 def test_a_spread_that_dwarfs_the_noise_is_no_failure(monkeypatch):
     """Where rounding eats the identity there is no Cholesky factor; eigenvalues do the same."""
-    rows, _ = linear.rows_of(linear_table(small_log(), 2))
+    rows, _ = fit_linear.rows_of(linear_table(small_log(), 2))
     flat = Point(1e5 * np.array([[1.0, 0.0], [1.0, 0.0]]), 1e-10)
-    assert np.isfinite(linear.log_density(rows, np.zeros(2), flat)).all()
+    assert np.isfinite(fit_linear.log_density(rows, np.zeros(2), flat)).all()
     point = Point(np.linalg.cholesky(COV), 0.4)
-    view = linear.look(rows, point)
+    view = fit_linear.look(rows, point)
 
     def fails(_):
         raise np.linalg.LinAlgError
 
     monkeypatch.setattr(np.linalg, "cholesky", fails)
-    for left, right in zip(linear.look(rows, point)[:5], view[:5], strict=True):
+    for left, right in zip(fit_linear.look(rows, point)[:5], view[:5], strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-9, atol=1e-12)
 
 
 def test_a_search_without_end_says_so(monkeypatch):
-    monkeypatch.setattr("adats.learning.fitting.em.MOST", 3)
-    rows, _ = linear.rows_of(linear_table(small_log(), 2))
-    found = climb(partial(linear.look, rows), Point(30.0 * np.eye(2), 0.01))
+    monkeypatch.setattr("adats.learning.em.MOST", 3)
+    rows, _ = fit_linear.rows_of(linear_table(small_log(), 2))
+    found = climb(partial(fit_linear.look, rows), Point(30.0 * np.eye(2), 0.01))
     assert isinstance(found, Climb)
     assert not found.converged
     assert len(found.curve) == 4
@@ -415,17 +415,17 @@ def test_round_off_in_large_rewards_is_bounded():
     """A level a million times the noise leaves the estimate of σ; ten times more is refused."""
     rng = np.random.default_rng(5)
     log = linear_log(rng, np.ones((50, 10, 1)), mu=[0.0], cov=np.eye(1), noise=1.0)
-    _, near = linear.rows_of(linear_table(log, 1))
-    _, far = linear.rows_of(linear_table([(x, y + 3e5) for x, y in log], 1))
+    _, near = fit_linear.rows_of(linear_table(log, 1))
+    _, far = fit_linear.rows_of(linear_table([(x, y + 3e5) for x, y in log], 1))
     np.testing.assert_allclose(far.spread**2 * far.noise, near.spread**2 * near.noise, rtol=1e-3)
     with pytest.raises(ValueError, match="subtract"):
-        linear.rows_of(linear_table([(x, y + 1e7) for x, y in log], 1))
+        fit_linear.rows_of(linear_table([(x, y + 1e7) for x, y in log], 1))
 
 
 def test_rows_are_an_exact_reduction():
     """R and y of a task give back its Gram matrix, Σ ay and Σ y²."""
     table = linear_table(small_log(), 2)
-    rows, frame = linear.rows_of(table)
+    rows, frame = fit_linear.rows_of(table)
     assert isinstance(rows, Rows)
     inverse = frame.unit[:, None] / frame.spread
     gram = np.einsum("ski,skj->sij", rows.root / inverse[:, 0], rows.root / inverse[:, 0])

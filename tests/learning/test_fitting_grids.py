@@ -9,7 +9,8 @@ from scipy import stats
 
 import brute
 from adats import AdaTS, BetaArms, MixtureMeta, PoissonArms
-from adats.learning.fitting import estimate, grids
+from adats.learning import fit_arms
+from adats.learning.fitting import estimate
 from adats.models import BinaryStats, CountStats
 from fitting_logs import arm_table
 
@@ -103,7 +104,7 @@ def test_count_evidence_by_quadrature():
 @pytest.mark.parametrize("table", tables())
 def test_a_finer_grid_says_the_same(table, monkeypatch):
     coarse = estimate(table, model=table.model)
-    monkeypatch.setattr(grids, "SIDE", 41)
+    monkeypatch.setattr(fit_arms, "SIDE", 41)
     fine = estimate(table, model=table.model)
     assert len(fine.meta.weights) == 41**2
     np.testing.assert_allclose(coarse.mu, fine.mu, rtol=2e-3)
@@ -115,7 +116,7 @@ def test_a_finer_grid_says_the_same(table, monkeypatch):
 def test_a_grid_ends_where_nothing_is_left(table):
     """Except where the strength has no upper end, since the arm may be the same in all tasks."""
     weights = estimate(table, model=table.model).meta.weights
-    side = grids.SIDE
+    side = fit_arms.SIDE
     for square in weights.T.reshape(-1, side, side):
         for edge in (square[0], square[-1], square[:, 0]):
             assert edge.sum() < 1e-2
@@ -154,8 +155,8 @@ def test_single_pulls_of_zeros_and_ones_do_not_tell_their_spread():
     log = [([0], [s % 2]) for s in range(40)]
     fitted = estimate(arm_table(log, 1, kind=BinaryStats), model="binary")
     assert fitted.unidentified == ("the spread of arm 'a'",)
-    by_strength = fitted.meta.weights[:, 0].reshape(grids.SIDE, grids.SIDE).sum(axis=0)
-    np.testing.assert_allclose(by_strength, 1 / grids.SIDE, rtol=1e-6)  # no strength is likelier
+    by_strength = fitted.meta.weights[:, 0].reshape(fit_arms.SIDE, fit_arms.SIDE).sum(axis=0)
+    np.testing.assert_allclose(by_strength, 1 / fit_arms.SIDE, rtol=1e-6)  # no strength is likelier
     assert fitted.mu[0] == pytest.approx(0.5, abs=1e-6)
     log = [([0], [s % 9]) for s in range(40)]
     assert estimate(arm_table(log, 1, kind=CountStats), model="count").unidentified == ()
@@ -166,7 +167,7 @@ def test_an_arm_that_was_never_pulled_is_named():
     fitted = estimate(arm_table(log, 2, kind=BinaryStats), model="binary")
     assert fitted.unidentified == ("the spread of arm 'b'",)
     assert fitted.warnings == ("arm 'b' was pulled in 0 tasks: below 5 its spread is rough",)
-    np.testing.assert_allclose(fitted.meta.weights[:, 1], grids.SIDE**-2)
+    np.testing.assert_allclose(fitted.meta.weights[:, 1], fit_arms.SIDE**-2)
 
 
 @pytest.mark.parametrize("reward", [0, 1])
@@ -180,7 +181,7 @@ def test_arms_that_always_say_the_same_are_legal(reward):
 def test_many_tasks_are_cut_into_chunks(monkeypatch):
     table = tables()[1].values[0]
     whole = estimate(table, model="count")
-    monkeypatch.setattr(grids, "CHUNK", 7)
+    monkeypatch.setattr(fit_arms, "CHUNK", 7)
     parts = estimate(table, model="count")
     np.testing.assert_allclose(whole.meta.weights, parts.meta.weights, rtol=1e-9)
 

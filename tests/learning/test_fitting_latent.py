@@ -6,10 +6,10 @@ import pytest
 import adats
 from adats import AdaTS, MixtureMeta, fit
 from adats.learning.analysis import analyse
-from adats.learning.calibration import calibrate
-from adats.learning.fitting import ArmTable, estimate
+from adats.learning.fitting import estimate
 from adats.learning.logs import TaskRows, batches, statistics
-from adats.learning.outliers import outliers
+from adats.learning.prediction_checks import calibrate, outliers
+from adats.learning.tables import ArmTable
 from adats.models import BinaryStats, CountStats
 from adats.models.latent.family import BINARY, COUNT
 from adats.models.latent.meta import LatentMeta

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from adats.learning.fitting import LinearTable, estimate
-from adats.learning.fitting.shrinkage import folds
+from adats.learning.em import folds
+from adats.learning.fitting import estimate
 from adats.learning.linear_verdict import (
     Savings,
     _Normal,
@@ -17,6 +17,7 @@ from adats.learning.linear_verdict import (
     savings,
     usual_rounds,
 )
+from adats.learning.tables import LinearTable
 from adats.models import LinearBelief, LinearStats
 
 

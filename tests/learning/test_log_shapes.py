@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 from adats import analyse, fit
-from adats.learning import tables
+from adats.learning import logs, tables
 from adats.learning.log_checks import swapped
-from adats.learning.logs import aggregate, statistics
+from adats.learning.logs import statistics
 from adats.learning.tables import is_statistics, load_statistics, save_statistics
 
 
@@ -129,7 +129,7 @@ def test_features_of_tasks_and_arms_are_read_and_kept(tmp_path):
 
 def test_arms_of_many_names_become_places(monkeypatch):
     """Every task has other arms: a column for each would be too many."""
-    monkeypatch.setattr(aggregate, "MOST_CELLS", 1000)
+    monkeypatch.setattr(logs, "MOST_CELLS", 1000)
     log = rows(np.random.default_rng(3), "binary")
     named = log.assign(arm=log.task.astype(str) + log.arm)
     table = statistics(named, model="binary").table

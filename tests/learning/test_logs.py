@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from adats import AdaTS, GaussianMeta, LinearMeta
-from adats.learning.logs import aggregate, feature_names, read_log, rows, spread, statistics
+from adats.learning import logs
+from adats.learning.log_files import feature_names, read_log
+from adats.learning.logs import rows, spread, statistics
 from adats.learning.tables import KINDS, ArmTable, LinearTable
 from adats.models import LinearStats
 
@@ -126,8 +128,8 @@ def test_linear(name, tmp_path):
 
 def test_one_pass_is_enough_when_all_is_well(monkeypatch):
     passes = []
-    fetch = aggregate.fetch
-    monkeypatch.setattr(aggregate, "fetch", lambda e: passes.append(e) or fetch(e))
+    fetch = logs.fetch
+    monkeypatch.setattr(logs, "fetch", lambda e: passes.append(e) or fetch(e))
     statistics(pa.table(LOG), model="gaussian")
     statistics(pa.table(LOG | {"reward": [None, *LOG["reward"][1:]]}), model="count", on_bad="drop")
     assert len(passes) == 2

@@ -5,7 +5,7 @@ import pytest
 from scipy.special import expit
 
 from adats.learning.effects import Prior, TaskCounts, Working
-from adats.learning.rehearsal import batches, believed, play, settled
+from adats.learning.savings import batches, believed, play, settled
 
 
 def test_beliefs_are_those_of_the_joint_normal_density():

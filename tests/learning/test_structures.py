@@ -6,9 +6,8 @@ from scipy import stats
 from scipy.special import expit
 
 from adats import AdaTS, LatentMeta, LinearMeta, load_prior, save_prior
-from adats.learning.fitting import ArmTable, compare, estimate
-from adats.learning.fitting.structures import StructureScore, chosen, halves
-from adats.learning.tables import Features
+from adats.learning.fitting import StructureScore, chosen, compare, estimate, halves
+from adats.learning.tables import ArmTable, Features
 from adats.models import BinaryStats, CountStats
 from adats.models.core.stats import ArmStats
 

@@ -6,18 +6,21 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from adats.learning import log_tests
+from adats.learning import verdict as module
 from adats.learning.effects import counted
-from adats.learning.log_tests import (
+from adats.learning.savings import Gain, Saving, fits, ratio, savings, split
+from adats.learning.verdict import (
+    Early,
+    by_propensity,
     dealt_within_tasks,
+    judged,
     level_matters,
     names_matter,
     pulls_by_name,
     pulls_drift,
     pulls_follow_rewards,
+    verdict,
 )
-from adats.learning.task_savings import Gain, Saving, fits, ratio, savings, split
-from adats.learning.verdict import Early, by_propensity, judged, verdict
 
 
 def numbers(rng, tasks, names, *, pulls=20.0, own=0.3, level=0.0):
@@ -51,8 +54,8 @@ def test_dealing_at_random_has_the_covariance_of_all_permutations(monkeypatch):
     x[0, :3] -= x[0, :3].mean()
     cov = np.cov(np.array(list(permutations(x[0, :3]))).T, bias=True)
     far = x[0, :3] @ np.linalg.pinv(cov, rcond=1e-9) @ x[0, :3]
-    monkeypatch.setattr(log_tests, "MANY", 1)
-    monkeypatch.setattr(log_tests, "OFTEN", 1)
+    monkeypatch.setattr(module, "MANY", 1)
+    monkeypatch.setattr(module, "OFTEN", 1)
     assert dealt_within_tasks(x, here, rng) == pytest.approx(stats.chi2.sf(far, 2))
 
 

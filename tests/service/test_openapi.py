@@ -75,7 +75,11 @@ def test_a_busy_or_failing_store_is_described_with_when_to_try_again():
     for code in ("429", "503"):
         assert decide[code]["headers"]["Retry-After"]["required"]
     choices = decide["503"]["content"]["application/json"]["schema"]["anyOf"]
-    assert [choice["$ref"].rpartition("/")[2] for choice in choices] == ["Fallback", "Error"]
+    assert [choice["$ref"].rpartition("/")[2] for choice in choices] == [
+        "Fallback",
+        "DecisionBatchResult",
+        "Error",
+    ]
     forget = FOUND["paths"]["/v1/experiments/{name}/tasks/{task}"]["delete"]["responses"]
     assert "content" not in forget["204"]
 

@@ -2,13 +2,17 @@
 
 import time
 from contextlib import ExitStack
+from itertools import count
 
+import msgspec
 import numpy as np
 import pytest
 
 from adats.service.audit import check_store as check_store_at
-from adats.service.messages import RewardRequest
+from adats.service.engine import Engine
+from adats.service.messages import DecisionRequest, RewardRequest
 from adats.service.replay import replay
+from adats.service.spec import ExperimentSpec
 from adats.service.stores.opening import open_store, open_view
 from adats.service.stores.sqlite import SQLiteStore
 from adats.testing import check_store
@@ -27,7 +31,7 @@ from hammer import (
 from postgres import new_store
 from schedules import CASES, Play, random_rules, rules_that_fit
 from served import GAUSSIAN, process
-from shared_play import SharedPlay
+from shared_play import SharedPlay, group
 
 STEPS, CHECK_EVERY = 30, 15  # of each model
 SHORT = (
@@ -69,6 +73,74 @@ def test_after_any_schedule_of_two_workers_the_answer_is_the_librarys(model, tmp
     again.close()
     assert (found.changed, found.differences) == ([], [])
     assert found.events > 5
+
+
+class Three:
+    """Engines on one store with an experiment; the third folds."""
+
+    def __init__(self, name, spec=GAUSSIAN):
+        self.url, self.numbers = new_store(name), count()
+        self.engines = [Engine(open_store(self.url)) for _ in range(3)]
+        made = msgspec.convert(spec, ExperimentSpec)
+        group(self.engines[0], lambda: self.engines[0].put("default", "x", made))
+
+    def ask(self, engine, task, **more):
+        asked = DecisionRequest(task, f"d{next(self.numbers)}", **more)
+        engine.load([("default", "x", asked)])
+        return engine.decide("default", "x", asked).decision_id
+
+    def tell(self, engine, decision, reward):
+        engine.load([("default", "x", asked := RewardRequest(decision, reward))])
+        engine.reward("default", "x", asked)
+
+    def check(self, folder):
+        """All can be made again; the decisions."""
+        for engine in self.engines:
+            engine.store.close()
+        again = SQLiteStore(folder / "again.db")
+        with open_view(self.url) as view:
+            found, decisions = replay(view, again), list(view.decisions(1))
+        again.close()
+        assert (found.changed, found.differences) == ([], [])
+        assert check_store_at(self.url) == []
+        return decisions
+
+
+def test_a_decision_beside_a_fold_that_has_no_events_is_made_again(tmp_path):
+    """What a group decides is of the version that it knew, though it is folded later."""
+    three = Three("gap")
+    one, slow, folding = three.engines
+    first = group(one, lambda: three.ask(one, "t"))
+    folding.fold_all()
+    slow.begin()
+    three.ask(slow, "u")
+    group(one, lambda: three.ask(one, "w"))
+    folding.fold_all()
+    slow.flush()
+    slow.commit()
+    folding.begin()
+    folding.take("default", "x")
+    folding.flush()  # of the decision for u only
+    group(one, lambda: three.tell(one, first, 1.0))
+    group(slow, lambda: three.ask(slow, "t"))
+    folding.commit()
+    folding.fold_all()
+    known = [(row.version, row.state_version) for row in three.check(tmp_path)]
+    assert known == [(1, 0), (2, 1), (2, 1), (4, 2)]
+
+
+def test_a_worker_that_has_folded_knows_what_others_learn_after_that(tmp_path):
+    three = Three("folded", GAUSSIAN | {"policy": {"name": "index"}})
+    one, two, folding = three.engines
+    first = group(one, lambda: three.ask(one, "t", horizon=5))
+    group(one, lambda: three.tell(one, first, 1.0))
+    group(one, lambda: one.retire_arm("default", "x", "c"))
+    second = group(two, lambda: three.ask(two, "t", horizon=5))
+    group(two, lambda: three.tell(two, second, -0.5))
+    folding.fold_all()
+    group(one, lambda: three.ask(one, "t", horizon=4, allowed=["a", "b"]))
+    folding.fold_all()
+    assert len(three.check(tmp_path)) == 3
 
 
 def test_two_workers_under_load_lose_nothing_and_count_nothing_twice(monkeypatch, capsys):

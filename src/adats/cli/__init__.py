@@ -12,7 +12,7 @@ from rich.table import Table
 import adats
 from adats import plots
 from adats.cli.bound import bound_app
-from adats.cli.common import Seed, check_folder, console, errors, progress_bar
+from adats.cli.common import Seed, check_folder, console, errors, progress_bar, say
 from adats.cli.decide import decide
 from adats.cli.fit import fit
 from adats.cli.reproduce import reproduce
@@ -41,7 +41,7 @@ app.add_typer(store_app, name="store")
 
 def _version(asked: bool) -> None:
     if asked:
-        console.print(f"adats {adats.__version__}", highlight=False)
+        say(f"adats {adats.__version__}")
         raise typer.Exit
 
 
@@ -65,11 +65,11 @@ def run() -> None:
     except (ValueError, OSError) as error:
         if isinstance(error, OSError) and error.filename is not None:
             error = ValueError(f"{error.filename}: {error.strerror}")
-        errors.print(f"adats: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+        say(f"adats: {error}", errors, style="red")
         sys.exit(2)
     except SystemExit as stop:
         if stop.code == 130:  # Typer's word for Ctrl-C
-            errors.print("adats: stopped; nothing was written", highlight=False)
+            say("adats: stopped; nothing was written", errors)
         raise
 
 
@@ -86,22 +86,17 @@ def demo(
     plots.need()
     repetitions = 200 if registry.has_numba() else 2
     if not registry.has_numba():
-        errors.print(
+        say(
             f"Numba is not installed, so there are {repetitions} repetitions in place of 200, "
             "in about a minute: the figures are rough. For all of them: pip install 'adats[sim]'",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
+            errors,
         )
     with progress_bar("sending e-mails", repetitions * len(PLAYERS)) as progress:
         story = tell_story(repetitions=repetitions, seed=seed, progress=progress)
     picture = draw(story, out)
-    console.print(story.sentence(), highlight=False)
-    console.print(f"\nThe picture is {picture}", highlight=False)
-    console.print(
-        "Next: adats simulate gaussian, adats reproduce synthetic, or the example in the README.",
-        highlight=False,
-    )
+    say(story.sentence(), wrap=True)
+    say(f"\nThe picture is {picture}")
+    say("Next: adats simulate gaussian, adats reproduce synthetic, or the example in the README.")
 
 
 @app.command()

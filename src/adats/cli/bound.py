@@ -7,21 +7,7 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from adats.cli.common import (
-    Json,
-    MetaScales,
-    Noise,
-    Rounds,
-    SpreadOptions,
-    Tasks,
-    TaskScales,
-    check_json,
-    command,
-    console,
-    matrix,
-    scales,
-    write_json,
-)
+from adats.cli import common
 from adats.models.core.types import FloatArray
 from adats.paper import bounds
 
@@ -32,37 +18,37 @@ Delta = Annotated[float | None, typer.Option(help="1/n² unless given.")]
 
 def _print_bounds(bound: Any, settings: dict[str, Any], json_to: str | None) -> None:
     """The terms of a bound with the constants of either kind."""
-    check_json(json_to)
+    common.check_json(json_to)
     data = {kind: asdict(bound(**settings, constants=kind)) for kind in get_args(bounds.Constants)}
-    write_json(json_to, data)
+    common.write_json(json_to, data)
     if json_to == "-":
         return
     table = Table("term", *(f"{kind} constants" for kind in data))
     for term in next(iter(data.values())):
         table.add_row(term, *(f"{column[term]:,.4g}" for column in data.values()))
-    console.print(table)
+    common.console.print(table)
 
 
 def _cov(part: str, dim: int, scale: str, cov: str | None) -> FloatArray:
     if cov is not None:
-        return np.array(matrix(f"--{part}-cov", cov))
-    given = scales(f"--{part}-scale", scale)
+        return np.array(common.matrix(f"--{part}-cov", cov))
+    given = common.scales(f"--{part}-scale", scale)
     if np.ndim(given) and np.size(given) != dim:
         raise ValueError(f"--{part}-scale must be one number, or {dim}, got {scale!r}")
     return np.diag(np.full(max(dim, 1), given) ** 2.0)
 
 
-@command(bound_app, "linear", meta_scale="1")
+@common.command(bound_app, "linear", meta_scale="1")
 def _linear(
     *,
-    tasks: Tasks = 20,
-    rounds: Rounds = 200,
+    tasks: common.Tasks = 20,
+    rounds: common.Rounds = 200,
     dim: int = 2,
     arms: int = 10,
-    spreads: SpreadOptions,
+    spreads: common.SpreadOptions,
     eta: Annotated[float, typer.Option(help="Smallest eigenvalue of the forced arms.")] = 0.5,
     delta: Delta = None,
-    json_to: Json = None,
+    json_to: common.Json = None,
 ) -> None:
     """Theorem 5: AdaTS in a linear bandit."""
     covs = {
@@ -74,23 +60,23 @@ def _linear(
     _print_bounds(bounds.linear_bound, sizes | covs | more, json_to)
 
 
-@command(bound_app, "semibandit")
+@common.command(bound_app, "semibandit")
 def _semibandit(
     *,
-    tasks: Tasks = 20,
-    rounds: Rounds = 200,
+    tasks: common.Tasks = 20,
+    rounds: common.Rounds = 200,
     arms: int = 20,
     size: int = 4,
-    meta_scale: MetaScales = "0.5",
-    task_scale: TaskScales = "0.1",
-    noise: Noise = 1.0,
+    meta_scale: common.MetaScales = "0.5",
+    task_scale: common.TaskScales = "0.1",
+    noise: common.Noise = 1.0,
     delta: Delta = None,
-    json_to: Json = None,
+    json_to: common.Json = None,
 ) -> None:
     """Theorem 6: AdaTS in a semi-bandit."""
     widths = {
-        "meta_scale": scales("--meta-scale", meta_scale),
-        "task_scale": scales("--task-scale", task_scale),
+        "meta_scale": common.scales("--meta-scale", meta_scale),
+        "task_scale": common.scales("--task-scale", task_scale),
     }
     sizes = {"tasks": tasks, "rounds": rounds, "arms": arms, "size": size}
     more = {"noise": noise, "delta": delta}

@@ -44,6 +44,11 @@ Noise = Annotated[float, typer.Option(help="σ: noise of rewards.")]
 EVERY = 60.0  # seconds between lines where there is no terminal
 
 
+def say(text: str, where: Console = console, *, wrap: bool = False, **style: Any) -> None:
+    """A line as it is; or `wrap` it between words."""
+    where.print(text, highlight=False, markup=False, soft_wrap=not wrap, **style)
+
+
 @dataclass(frozen=True)
 class SpreadOptions:
     """Options of Gaussian models: widths of the meta-prior, of tasks and of rewards."""
@@ -128,7 +133,7 @@ def stage_bar(title: str) -> Iterator[Callable[[str, int, int], None]]:
             bar.update(task, description=what, completed=done, total=total)
             if not errors.is_terminal and time.monotonic() - said >= EVERY:
                 said = time.monotonic()
-                errors.print(f"{done} of {total}: {what}", highlight=False, soft_wrap=True)
+                say(f"{done} of {total}: {what}", errors)
 
         yield show
 

@@ -8,7 +8,7 @@ import typer
 from adats.agents.agent import load
 from adats.agents.errors import RowsError
 from adats.agents.stateless import BATCH, Scorer
-from adats.cli.common import console, progress_bar
+from adats.cli.common import progress_bar, say
 from adats.models import prior_files
 
 PER_DECISION = "Column of decisions; without it a task has one decision."
@@ -71,7 +71,7 @@ def decide(
         if writer is not None:
             writer.close()
         part.unlink(missing_ok=True)
-    console.print(f"{total:,} decisions are in {out}", highlight=False, soft_wrap=True)
+    say(f"{total:,} decisions are in {out}")
 
 
 def _agent(path: Path) -> Any:

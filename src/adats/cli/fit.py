@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from adats import plots
-from adats.cli.common import Seed, check_folder, command_line, console, progress_bar
+from adats.cli.common import Seed, check_folder, command_line, progress_bar, say
 from adats.learning.analysis import STEPS, Analysis, analyse
 from adats.learning.tables import save_statistics
 from adats.models import prior_files
@@ -100,9 +100,9 @@ def fit(
         prior_files.save_prior(found.prior, out, about=found.fitted.about)
         progress(1)
     _print(found)
-    console.print(f"The prior is {out}", highlight=False)
+    say(f"The prior is {out}")
     if written is not None:
-        console.print(f"The report is {written}", highlight=False)
+        say(f"The report is {written}")
 
 
 def _check_file(path: Path | None) -> None:
@@ -112,15 +112,14 @@ def _check_file(path: Path | None) -> None:
 
 def _print(found: Analysis) -> None:
     about, dropped = found.fitted.about, found.dropped
-    console.print(found.sentence, highlight=False, markup=False)
+    say(found.sentence, wrap=True)
     structure = "" if found.table.arms is None else f", {about['structure']} arms"
-    console.print(
+    say(
         f"A {about['model']} prior from {about['tasks']:,} tasks and {about['rows']:,} rewards"
         + structure
-        + (f"; {dropped:,} bad rows were dropped" if dropped else ""),
-        highlight=False,
+        + (f"; {dropped:,} bad rows were dropped" if dropped else "")
     )
     for name in found.fitted.unidentified:
-        console.print(f"  the log cannot tell {name}", highlight=False, markup=False)
+        say(f"  the log cannot tell {name}")
     for warning in found.warnings:
-        console.print(f"  {warning}", highlight=False, markup=False)
+        say(f"  {warning}")

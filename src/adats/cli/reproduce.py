@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from adats.cli.common import EngineName, Seed, check_folder, command_line, console, stage_bar
+from adats.cli.common import EngineName, Seed, check_folder, command_line, say, stage_bar
 from adats.paper import experiments
 
 
@@ -50,4 +50,4 @@ def reproduce(
             progress=progress,
             command=command_line(),
         )
-    console.print(f"The report is {report}", highlight=False)
+    say(f"The report is {report}")

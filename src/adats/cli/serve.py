@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from adats.cli.common import console, stage_bar
+from adats.cli.common import console, say, stage_bar
 from adats.service.errors import DamagedStore, StoreError
 
 keys_app = typer.Typer(help="API keys of a service.", no_args_is_help=True)
@@ -51,9 +51,7 @@ def serve(
     visitors: list[demonstration.Visitors] = []
 
     def announce(address: str) -> None:
-        console.print(
-            f"{shown(db)} is served at {address}, described at {address}/docs", soft_wrap=True
-        )
+        say(f"{shown(db)} is served at {address}, described at {address}/docs")
         if visitors:
             demonstration.send_visitors(visitors, address)
 
@@ -91,7 +89,7 @@ def add(
     key, row = new_key(tenant, write=not read_only)
     with in_one_line(), open_keys(db, make=True) as kept:
         kept.add(row)
-    console.print(key, highlight=False, soft_wrap=True)
+    say(key)
 
 
 @keys_app.command("list")
@@ -123,7 +121,7 @@ def remove(
         if key == REMOVED or not kept.remove(key, mark_of_removed()):
             at = shown(db)
             raise ValueError(f"{at} has no key {key!r}; see: adats keys list --db {at}")
-    console.print(f"Key {key} is removed", highlight=False)
+    say(f"Key {key} is removed")
 
 
 def replay(
@@ -148,20 +146,18 @@ def replay(
                 found = play(source, store, progress=lambda done: show("replaying", done, 0))
         finally:
             store.close()
-    console.print(
+    say(
         f"{found.events:,} events, {found.decisions:,} decisions: "
-        + ("all the same" if found.same else "NOT the same"),
-        highlight=False,
+        + ("all the same" if found.same else "NOT the same")
     )
     if found.moved:
-        console.print(
+        say(
             f"  {found.moved:,} decisions used data of tasks that are forgotten now, and come "
-            "out otherwise without them",
-            highlight=False,
+            "out otherwise without them"
         )
     for what, items in (("decision", found.changed), ("state", found.differences)):
         for item in items[:10]:
-            console.print(f"  another {what}: {item}", highlight=False, markup=False)
+            say(f"  another {what}: {item}")
     if not found.same:
         raise typer.Exit(1)
 

@@ -8,43 +8,9 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from adats.cli.common import (
-    Agents,
-    EngineName,
-    First,
-    Json,
-    MetaScale,
-    Mu,
-    Noise,
-    Out,
-    Rounds,
-    Runs,
-    Seed,
-    SpreadOptions,
-    Tasks,
-    TaskScale,
-    Workers,
-    check_folder,
-    check_json,
-    command,
-    command_line,
-    console,
-    numbers,
-    progress_bar,
-    write_json,
-)
+from adats.cli import common
 from adats.models import BetaArms, PoissonArms, prior_files
-from adats.simulation import Result, simulate
-from adats.simulation.problems import (
-    ClicksProblem,
-    FeatureClicksProblem,
-    GaussianProblem,
-    LinearProblem,
-    MixtureProblem,
-    Problem,
-    RoutingProblem,
-    SemibanditProblem,
-)
+from adats.simulation import Result, problems, simulate
 
 simulate_app = typer.Typer(help="Play agents on a problem.", no_args_is_help=True)
 
@@ -53,49 +19,49 @@ Redraw = Annotated[str, typer.Option(help="New arms every run, or every round.")
 
 
 def _numbers(mu: str | None) -> list[float] | None:
-    return None if mu is None else numbers("--mu", mu)
+    return None if mu is None else common.numbers("--mu", mu)
 
 
 @dataclass(frozen=True)
 class Play:
     """The options that all simulations share."""
 
-    tasks: Tasks = 20
-    rounds: Rounds = 200
-    runs: Runs = 100
-    agents: Agents = "oracle-ts,ada-ts,meta-ts,ts"
-    seed: Seed = 1
-    explore_first: First = False
-    workers: Workers = 1
-    engine: EngineName = "local"
-    json_to: Json = None
-    out: Out = None
+    tasks: common.Tasks = 20
+    rounds: common.Rounds = 200
+    runs: common.Runs = 100
+    agents: common.Agents = "oracle-ts,ada-ts,meta-ts,ts"
+    seed: common.Seed = 1
+    explore_first: common.First = False
+    workers: common.Workers = 1
+    engine: common.EngineName = "local"
+    json_to: common.Json = None
+    out: common.Out = None
 
-    def on(self, problem: Problem) -> None:
+    def on(self, problem: problems.Problem) -> None:
         """Play, write, print."""
         out, json_to, agents, settings = self.out, self.json_to, self.agents, asdict(self)
         for name in ("out", "json_to", "agents"):
             del settings[name]
-        check_folder(out)
-        check_json(json_to)
-        with progress_bar(f"simulating {problem.name}", self.runs) as progress:
+        common.check_folder(out)
+        common.check_json(json_to)
+        with common.progress_bar(f"simulating {problem.name}", self.runs) as progress:
             result = simulate(
                 problem,
                 [name.strip() for name in agents.split(",") if name.strip()],
                 progress=progress,
                 **settings,
             )
-        typed = command_line()
+        typed = common.command_line()
         summary = result.summary(command=typed)
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
             result.save(out / "records.parquet", command=typed)
-            write_json(out / "summary.json", summary)
-        write_json(json_to, summary)
+            common.write_json(out / "summary.json", summary)
+        common.write_json(json_to, summary)
         if json_to != "-":
             _print_result(result)
             if out is not None:
-                console.print(f"Records and summary are in {out}", highlight=False)
+                common.say(f"Records and summary are in {out}")
 
 
 def _print_result(result: Result) -> None:
@@ -105,61 +71,68 @@ def _print_result(result: Result) -> None:
     for name, row in result.summary()["agents"].items():
         se = "" if row["se"] is None else f"{row['se']:.2f}"
         first, last = row["per_task"][0], row["per_task"][-1]
-        numbers = (f"{row['regret']:.2f}", se, f"{first:.2f}", f"{last:.2f}")
-        table.add_row(name, *numbers, f"{row['ns_per_decision']:.0f}")
-    console.print(table)
+        shown = (f"{row['regret']:.2f}", se, f"{first:.2f}", f"{last:.2f}")
+        table.add_row(name, *shown, f"{row['ns_per_decision']:.0f}")
+    common.console.print(table)
 
 
-@command(simulate_app, "gaussian")
-def _gaussian(*, arms: int = 2, spreads: SpreadOptions, mu: Mu = None, play: Play) -> None:
+@common.command(simulate_app, "gaussian")
+def _gaussian(
+    *, arms: int = 2, spreads: common.SpreadOptions, mu: common.Mu = None, play: Play
+) -> None:
     """Gaussian arms."""
-    play.on(GaussianProblem(arms, mu=_numbers(mu), **spreads.settings()))
+    play.on(problems.GaussianProblem(arms, mu=_numbers(mu), **spreads.settings()))
 
 
-@command(simulate_app, "linear", meta_scale="1")
+@common.command(simulate_app, "linear", meta_scale="1")
 def _linear(
     *,
     dim: int = 2,
     arms: int = 10,
-    spreads: SpreadOptions,
+    spreads: common.SpreadOptions,
     redraw: Redraw = "run",
-    mu: Mu = None,
+    mu: common.Mu = None,
     play: Play,
 ) -> None:
     """Linear bandit with arms from the unit sphere."""
-    play.on(LinearProblem(dim, arms, redraw=redraw, mu=_numbers(mu), **spreads.settings()))
+    play.on(problems.LinearProblem(dim, arms, redraw=redraw, mu=_numbers(mu), **spreads.settings()))
 
 
-@command(simulate_app, "semibandit")
+@common.command(simulate_app, "semibandit")
 def _semibandit(
-    *, arms: int = 20, size: int = 4, spreads: SpreadOptions, mu: Mu = None, play: Play
+    *,
+    arms: int = 20,
+    size: int = 4,
+    spreads: common.SpreadOptions,
+    mu: common.Mu = None,
+    play: Play,
 ) -> None:
     """Semi-bandit: at most `size` arms a round, one reward each."""
-    play.on(SemibanditProblem(arms, size, mu=_numbers(mu), **spreads.settings()))
+    play.on(problems.SemibanditProblem(arms, size, mu=_numbers(mu), **spreads.settings()))
 
 
-@command(simulate_app, "routing")
+@common.command(simulate_app, "routing")
 def _routing(
     *,
     network: Annotated[str, typer.Option(help="A network of topohub, such as germany50.")],
-    meta_scale: MetaScale = 0.5,
-    task_scale: TaskScale = 0.1,
-    noise: Noise = 1.0,
+    meta_scale: common.MetaScale = 0.5,
+    task_scale: common.TaskScale = 0.1,
+    noise: common.Noise = 1.0,
     floor: Annotated[float, typer.Option(help="Latencies are clipped here.")] = 0.05,
     play: Play,
 ) -> None:
     """Shortest paths on a real network with unknown latencies."""
     spreads = {"meta_scale": meta_scale, "task_scale": task_scale, "noise": noise}
-    play.on(RoutingProblem.named(network, floor=floor, **spreads))
+    play.on(problems.RoutingProblem.named(network, floor=floor, **spreads))
 
 
-@command(simulate_app, "clicks", agents="flat-ts,pooled-ts,ada-ts,default-ts,default-far")
+@common.command(simulate_app, "clicks", agents="flat-ts,pooled-ts,ada-ts,default-ts,default-far")
 def _clicks(
     *,
     arms: int = 5,
     base: Annotated[float, typer.Option(help="Mean reward of a typical arm.")] = 0.02,
     arm_scale: Annotated[float, typer.Option(help="Spread between arms.")] = 0.3,
-    task_scale: TaskScale = 0.3,
+    task_scale: common.TaskScale = 0.3,
     level_scale: Annotated[
         float, typer.Option(help="Spread of the level that a task's arms share.")
     ] = 0.0,
@@ -168,7 +141,7 @@ def _clicks(
         int | None, typer.Option(help="Arms are so many numbers, of which the first is 1.")
     ] = None,
     redraw: Redraw = "run",
-    mu: Mu = None,
+    mu: common.Mu = None,
     play: Play,
 ) -> None:
     """Clicks or counts whose log-odds or logarithms are Gaussian, or linear in features.
@@ -178,29 +151,29 @@ def _clicks(
     """
     settings = (arms, base, arm_scale, task_scale, level_scale, rewards)
     if features is not None:
-        play.on(FeatureClicksProblem(features, *settings, redraw, _numbers(mu)))
+        play.on(problems.FeatureClicksProblem(features, *settings, redraw, _numbers(mu)))
         return
     if redraw != "run":
         raise ValueError("--redraw is for arms with --features")
-    play.on(ClicksProblem(*settings, mu=_numbers(mu)))
+    play.on(problems.ClicksProblem(*settings, mu=_numbers(mu)))
 
 
 Priors = Annotated[Path, typer.Option(help="JSON with weights and candidate priors.")]
 
 
-@command(simulate_app, "binary", old="bernoulli")
+@common.command(simulate_app, "binary", old="bernoulli")
 def _binary(*, priors: Priors, play: Play) -> None:
     """Bernoulli arms whose task prior is one of several candidates."""
     play.on(read_priors(priors, BetaArms))
 
 
-@command(simulate_app, "count", old="poisson")
+@common.command(simulate_app, "count", old="poisson")
 def _count(*, priors: Priors, play: Play) -> None:
     """Poisson arms whose task prior is one of several candidates."""
     play.on(read_priors(priors, PoissonArms))
 
 
-def read_priors(path: Path, family: type[BetaArms] | type[PoissonArms]) -> MixtureProblem:
+def read_priors(path: Path, family: type[BetaArms] | type[PoissonArms]) -> problems.MixtureProblem:
     """Candidates from a prior file, or from plain `{"weights": […], "priors": [{…}, …]}`."""
     try:
         data = json.loads(path.read_bytes())
@@ -210,9 +183,11 @@ def read_priors(path: Path, family: type[BetaArms] | type[PoissonArms]) -> Mixtu
         meta = prior_files.load_prior(path)
         if data["prior"].get("family") != family.__name__:
             raise ValueError(f"{path} is not a mixture of {family.__name__}")
-        return MixtureProblem(meta.weights, meta.priors)
+        return problems.MixtureProblem(meta.weights, meta.priors)
     try:
-        return MixtureProblem(data["weights"], [family(**prior) for prior in data["priors"]])
+        return problems.MixtureProblem(
+            data["weights"], [family(**prior) for prior in data["priors"]]
+        )
     except (KeyError, TypeError):
         names = " and ".join(family.PARAMETERS)
         raise ValueError(

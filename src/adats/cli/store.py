@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from adats.cli.common import console
+from adats.cli.common import say
 from adats.cli.serve import DB, in_one_line, need_service
 
 store_app = typer.Typer(help="The store of a service.", no_args_is_help=True)
@@ -24,14 +24,7 @@ def check(url: Url = None, db: Db = DB) -> None:
 
     with in_one_line():
         found = check_store(url or db)
-    db = shown(url or db)
-    for line in found[:MOST_SHOWN]:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-    if found:
-        more = "" if len(found) <= MOST_SHOWN else f", {len(found) - MOST_SHOWN:,} more"
-        console.print(f"{db} is NOT whole{more}", highlight=False, soft_wrap=True)
-        raise typer.Exit(1)
-    console.print(f"{db} is whole", highlight=False, soft_wrap=True)
+    _judge(found, shown(url or db), "whole")
 
 
 @store_app.command("upgrade")
@@ -45,7 +38,7 @@ def upgrade(url: Url = None, db: Db = DB) -> None:
     if is_shared(db):
         with in_one_line():
             upgrade_store(db)
-        console.print(f"{shown(db)} is ready", highlight=False, soft_wrap=True)
+        say(f"{shown(db)} is ready")
         return
     _upgrade_file(path_of(db))
 
@@ -60,14 +53,10 @@ def _upgrade_file(db: Path) -> None:
         before = version_at(real_path(db))
         SQLiteStore(db).close()
     if before == VERSION:
-        console.print(f"{db} has version {VERSION} already", highlight=False, soft_wrap=True)
+        say(f"{db} has version {VERSION} already")
         return
     kept = copy_of_version(real_path(db), before)
-    console.print(
-        f"{db} has version {VERSION}; as it was before, with version {before}, it is in {kept}",
-        highlight=False,
-        soft_wrap=True,
-    )
+    say(f"{db} has version {VERSION}; as it was before, with version {before}, it is in {kept}")
 
 
 @store_app.command("backup")
@@ -85,7 +74,7 @@ def backup(target: Annotated[Path, typer.Argument(help="A new file.")], db: Db =
         raise ValueError(f"{target} is there already; give the name of a new file")
     with in_one_line():
         back_up(real_path(path), target)
-    console.print(f"{target} is a copy of {db}", highlight=False, soft_wrap=True)
+    say(f"{target} is a copy of {db}")
 
 
 @store_app.command("copy")
@@ -100,13 +89,19 @@ def copy(
 
     with in_one_line():
         found = copy_store(source, target)
+    _judge(found, shown(target), "a copy")
+    say(f"Every decision comes out the same as in {shown(source)}")
+
+
+def _judge(found: list[str], store: str, what: str) -> None:
+    """What was found wrong with a store, and whether that is nothing."""
     for line in found[:MOST_SHOWN]:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        say(line)
     if found:
-        console.print(f"{shown(target)} is NOT a copy", highlight=False, soft_wrap=True)
+        more = "" if len(found) <= MOST_SHOWN else f", {len(found) - MOST_SHOWN:,} more"
+        say(f"{store} is NOT {what}{more}")
         raise typer.Exit(1)
-    said = f"{shown(target)} is a copy of {shown(source)}: every decision comes out the same"
-    console.print(said, highlight=False, soft_wrap=True)
+    say(f"{store} is {what}")
 
 
 def _need_store(db: Path) -> None:

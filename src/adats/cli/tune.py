@@ -7,7 +7,7 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from adats.cli.common import Json, Rounds, Seed, Tasks, check_json, console, stage_bar, write_json
+from adats.cli import common
 from adats.models.prior_files import load_prior
 from adats.simulation.problems import PriorProblem
 from adats.simulation.problems.linear import unit_sphere
@@ -17,24 +17,24 @@ from adats.simulation.tuning import LEAST_RUNS, SAMPLED, tune
 def tune_command(
     prior: Annotated[Path, typer.Argument(help="A file of save_prior, Gaussian or linear.")],
     *,
-    tasks: Tasks = 20,
-    rounds: Rounds = 200,
+    tasks: common.Tasks = 20,
+    rounds: common.Rounds = 200,
     arms: Annotated[
         int, typer.Option(help="Of a linear prior: arms, drawn evenly from the unit sphere.")
     ] = 10,
     runs: Annotated[int, typer.Option(help="Of the last candidates.")] = LEAST_RUNS,
-    seed: Seed = 1,
+    seed: common.Seed = 1,
     workers: Annotated[int, typer.Option(help="Processes.")] = 1,
-    json_to: Json = None,
+    json_to: common.Json = None,
 ) -> None:
     """Find the width and the look-ahead of the far-sighted index by simulation."""
-    check_json(json_to)
+    common.check_json(json_to)
     meta = load_prior(prior)
     rng = np.random.default_rng(seed)
     features = unit_sphere(rng, arms, meta.n_features) if meta.n_features else None
     problem = PriorProblem(meta, features)
     options: dict[str, Any] = {"tasks": tasks, "rounds": rounds, "seed": seed, "runs": runs}
-    with stage_bar("tuning") as show:
+    with common.stage_bar("tuning") as show:
         found = tune(problem, **options, workers=workers, progress=show)
     rows = [
         {
@@ -47,15 +47,15 @@ def tune_command(
         }
         for one in found.candidates
     ]
-    write_json(json_to, {**options, "problem": problem.describe(), "candidates": rows})
+    common.write_json(json_to, {**options, "problem": problem.describe(), "candidates": rows})
     if json_to == "-":
         return
     table = Table(*rows[0])
     for row in rows:
         table.add_row(*(_shown(value) for value in row.values()))
-    console.print(table)
+    common.console.print(table)
     chosen = repr(found.policy).replace("later=None, ", "")
-    console.print(f"policy={chosen}", highlight=False)
+    common.say(f"policy={chosen}")
 
 
 def _shown(value: Any) -> str:

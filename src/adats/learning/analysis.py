@@ -12,20 +12,25 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from adats.learning import logs
-from adats.learning.calibration import TASKS, Calibration, calibrate
-from adats.learning.dispersion import dispersion
-from adats.learning.drift import Allocation, Drift, allocation, drift
 from adats.learning.effects import counted
-from adats.learning.fitting import Fitted, compare, estimate
-from adats.learning.fitting.fitted import prior_of_others
-from adats.learning.fitting.structures import Structure, StructureScore, check, chosen
+from adats.learning.fitted import Fitted, Worth, prior_of_others, worth
+from adats.learning.fitting import Structure, StructureScore, check, chosen, compare, estimate
 from adats.learning.linear_verdict import linear_verdict
-from adats.learning.log_checks import duplicated, swapped
-from adats.learning.logs.columns import Plan
-from adats.learning.outliers import Outlier, outliers
+from adats.learning.log_checks import dispersion, duplicated, swapped
+from adats.learning.log_columns import Plan, planned
+from adats.learning.prediction_checks import (
+    TASKS,
+    Allocation,
+    Calibration,
+    Drift,
+    Outlier,
+    allocation,
+    calibrate,
+    drift,
+    outliers,
+)
 from adats.learning.tables import evenly, is_statistics, load_statistics
 from adats.learning.verdict import Early, Verdict, adaptive, by_propensity, nothing, verdict
-from adats.learning.worth import Worth, worth
 from adats.models.core.summary import SummaryTable, interval
 from adats.models.core.types import FloatArray, Rng
 
@@ -114,7 +119,7 @@ class Analysis:
     @cached_property
     def sentence(self) -> str:
         """The verdict in one sentence, with its size."""
-        from adats.learning.report_text import sentence
+        from adats.learning.report import sentence
 
         return sentence(self.verdict)
 
@@ -238,7 +243,7 @@ def _read(source: Any, model: str, on_bad: Any, columns: dict[str, Any]) -> _Sou
             )
         if kept:
             return _Source(reduce(add, map(load_statistics, kept)), None, 0)
-    log = logs.planned(source, model=model, **columns)
+    log = planned(source, model=model, **columns)
     found = logs.statistics(log, on_bad=on_bad)
     return _Source(found.table, log, found.dropped)
 

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from adats.learning.fitting.fitted import ENOUGH_TASKS, Fitted
-from adats.learning.fitting.shrinkage import FOLDS, folds
-from adats.learning.fitting.structures import estimate
+from adats.learning.em import FOLDS, folds
+from adats.learning.fitted import ENOUGH_TASKS, Fitted
+from adats.learning.fitting import estimate
+from adats.learning.savings import Saving
 from adats.learning.tables import LinearTable
-from adats.learning.task_savings import Saving
 from adats.learning.verdict import FEWEST, WORTH, Answer, Verdict, nothing
 from adats.models import LinearBelief
 from adats.models.core.linalg import psd_factor

@@ -4,7 +4,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, Self
 from urllib.parse import quote, urlsplit
 
@@ -21,6 +21,7 @@ from adats.models.core.types import Arm, FloatArray, Task
 PATIENCE = 10.0  # seconds
 PAUSE, LONGEST_PAUSE = 0.05, 1.0  # seconds before the second try, and before any other
 IDLE = 2.0  # seconds until a connection is not used again: the service closes it after five
+AT_ONCE = 1000  # decisions or rewards in a request
 PASSING = (429, 502, 503, 504)  # too many requests, or the service cannot answer now
 
 
@@ -71,31 +72,38 @@ class Client:
         If the service cannot decide for all the patience, but names a control action, that is the
         decision: it is marked `fallback`, and `tell` sends no reward for it.
         """
-        task = task_name(task)
-        asked: dict[str, Any] = {"task": str(task), "decision_id": decision_id}
-        if decision_id is None:
-            asked["decision_id"] = f"{time.time_ns() // 1_000_000:012x}-{secrets.token_hex(8)}"
-        rows = None
-        if features is not None:
-            rows = feature_rows(features, None)
-            asked["features"] = rows.tolist()
-        if allowed is not None:
-            asked["allowed"] = _listed(allowed)
-        if horizon is not None:
-            asked["horizon"] = checks.count_of("horizon", horizon)
+        asked = _asked(task, features, allowed, horizon, decision_id)
         answer = self._call("POST", "/decide", asked)
-        content = answer.content
-        if not (answer.status == 503 and content.get("fallback")):
+        if not (answer.status == 503 and answer.content.get("fallback")):
             _check(answer, self._url)
-        return Decision(
-            task,
-            _tupled(content["action"]),
-            _row(rows, content["action"]),
-            asked["decision_id"],
-            content.get("time", time.time()),
-            _tupled(content.get("propensity")),
-            fallback=content["fallback"],
-        )
+        made: Decision = _decision(task, asked, answer.content)
+        return made
+
+    def ask_many(
+        self,
+        tasks: Iterable[Task],
+        *,
+        features: ArrayLike | None = None,
+        allowed: Iterable[Arm] | None = None,
+        horizon: int | None = None,
+        decision_ids: Iterable[str] | None = None,
+    ) -> list[Decision]:
+        """Choose an action for each of many tasks, up to 1,000 in a request.
+
+        `features` are those of all tasks, or have a first axis for the task. If some are refused,
+        the others are decided all the same: the `Refused` has all of them in its `results`.
+        """
+        names = list(tasks)
+        ids = [None] * len(names) if decision_ids is None else list(decision_ids)
+        open_arms = None if allowed is None else _listed(allowed)
+        rows: Any = features
+        if np.ndim(rows) < 3:
+            rows = [features] * len(names)
+        parts = zip(names, rows, ids, strict=True)
+        asked = [_asked(task, own, open_arms, horizon, id) for task, own, id in parts]
+        answers = self._each("/decide", "decisions", asked)
+        found = zip(names, asked, answers, strict=True)
+        return _all_or_refused([_decision(*one) for one in found])
 
     def tell(
         self,
@@ -116,24 +124,42 @@ class Client:
                 "a service takes rewards of its own decisions only: tell(decision, reward=...); "
                 "for a log there is `adats fit`, and an experiment from the prior it writes"
             )
-        if not isinstance(decision, Decision) or not isinstance(decision.decision_id, str):
-            raise ValueError(f"tell takes a Decision from this client's ask; got {decision!r}")
-        several = isinstance(decision.action, tuple)
-        amount = (
-            checks.array("reward", reward).tolist() if several else checks.number("reward", reward)
-        )
-        if decision.fallback:
-            return
-        body = {"decision_id": decision.decision_id, "reward": amount}
-        if reward_id is not None:
-            body["reward_id"] = reward_id
-        _check(self._call("POST", "/reward", body), self._url)
+        told = _told(decision, reward, reward_id)
+        if not decision.fallback:
+            _check(self._call("POST", "/reward", told), self._url)
+
+    def tell_many(
+        self,
+        decisions: Iterable[Decision],
+        rewards: Iterable[Any],
+        *,
+        reward_ids: Iterable[str | None] | None = None,
+    ) -> None:
+        """Tell the rewards of many decisions, up to 1,000 in a request; those of fallbacks not.
+
+        If some are refused, the others count all the same: the `Refused` has all in its `results`.
+        """
+        made = list(decisions)
+        ids = [None] * len(made) if reward_ids is None else list(reward_ids)
+        parts = zip(made, rewards, ids, strict=True)
+        told = [_told(*one) for one in parts]
+        sent = [body for body, one in zip(told, made, strict=True) if not one.fallback]
+        answers = self._each("/reward", "rewards", sent)
+        _all_or_refused([_refused(one) if "error" in one else one for one in answers])
+
+    def _each(self, path: str, name: str, several: list[Any]) -> Iterator[dict[str, Any]]:
+        """The answer to each, in requests that are not too long."""
+        for start in range(0, len(several), AT_ONCE):
+            answer = self._call("POST", path, {name: several[start : start + AT_ONCE]})
+            if not (answer.status == 503 and "results" in answer.content):  # fallbacks
+                _check(answer, self._url)
+            yield from answer.content["results"]
 
     def forget(self, task: Task) -> None:
         """Forget a task: its data go, and what it taught is taken out."""
         answer = self._call("DELETE", f"/tasks/{quote(str(task_name(task)), safe='')}")
         if answer.status == 404 and not answer.lost:
-            raise UnknownTask(_words(answer))
+            raise UnknownTask(_words(answer.content))
         if answer.status != 404:
             _check(answer, self._url)
 
@@ -216,18 +242,77 @@ class Client:
             return None
 
 
+def _asked(
+    task: Task,
+    features: ArrayLike | None,
+    allowed: Iterable[Arm] | None,
+    horizon: int | None,
+    decision_id: str | None,
+) -> dict[str, Any]:
+    """The body of a decision that is wanted."""
+    if decision_id is None:
+        decision_id = f"{time.time_ns() // 1_000_000:012x}-{secrets.token_hex(8)}"
+    asked: dict[str, Any] = {"task": str(task_name(task)), "decision_id": decision_id}
+    if features is not None:
+        asked["features"] = feature_rows(features, None).tolist()
+    if allowed is not None:
+        asked["allowed"] = _listed(allowed)
+    if horizon is not None:
+        asked["horizon"] = checks.count_of("horizon", horizon)
+    return asked
+
+
+def _decision(task: Task, asked: dict[str, Any], content: dict[str, Any]) -> Any:
+    """A decision as agents give it; `Refused`, if it is that."""
+    if "action" not in content:
+        return _refused(content)
+    return Decision(
+        task_name(task),
+        _tupled(content["action"]),
+        _row(asked.get("features"), content["action"]),
+        asked["decision_id"],
+        content.get("time", time.time()),
+        _tupled(content.get("propensity")),
+        fallback=content["fallback"],
+    )
+
+
+def _told(decision: Decision, reward: Any, reward_id: str | None) -> dict[str, Any]:
+    """The body of a reward."""
+    if not isinstance(decision, Decision) or not isinstance(decision.decision_id, str):
+        raise ValueError(f"tell takes a Decision from this client's ask; got {decision!r}")
+    several = isinstance(decision.action, tuple)
+    amount = checks.array("reward", reward).tolist() if several else checks.number("reward", reward)
+    told = {"decision_id": decision.decision_id, "reward": amount}
+    return told if reward_id is None else told | {"reward_id": reward_id}
+
+
+def _refused(content: dict[str, Any]) -> Refused:
+    return Refused(_words(content), content["code"], content.get("field"))
+
+
+def _all_or_refused(results: list[Any]) -> list[Any]:
+    """Raise if one of them is refused."""
+    refused = [i for i, one in enumerate(results) if isinstance(one, Refused)]
+    if refused:
+        first = results[refused[0]]
+        words = f"{len(refused)} of {len(results)} were refused, first number {refused[0]}: {first}"
+        raise Refused(words, first.status, first.field, results)
+    return results
+
+
 def _check(answer: _Answer, url: str) -> None:
     """Raise unless the answer is a success."""
     if 400 <= answer.status < 500 and answer.status != 429:
-        raise Refused(_words(answer), answer.status, answer.content.get("field"))
+        raise Refused(_words(answer.content), answer.status, answer.content.get("field"))
     if not 200 <= answer.status < 300:
-        raise ConnectionError(f"{url} answers {answer.status}: {_words(answer)}")
+        raise ConnectionError(f"{url} answers {answer.status}: {_words(answer.content)}")
     if answer.status != 204 and not answer.content:
         raise ConnectionError(f"{url} is not a decision service: its answer is not JSON")
 
 
-def _words(answer: _Answer) -> str:
-    words, field = answer.content.get("error", "it does not say why"), answer.content.get("field")
+def _words(content: dict[str, Any]) -> str:
+    words, field = content.get("error", "it does not say why"), content.get("field")
     return f"{field}: {words}" if field else str(words)
 
 
@@ -257,9 +342,8 @@ def _tupled(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _row(rows: FloatArray | None, action: Any) -> FloatArray | None:
+def _row(rows: list[list[float]] | None, action: Any) -> FloatArray | None:
     """The features of what was chosen; only the service knows those of arms with names."""
     if rows is None or not isinstance(action, int) or action >= len(rows):
         return None
-    chosen: FloatArray = rows[action].copy()
-    return chosen
+    return np.array(rows[action])

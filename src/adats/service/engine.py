@@ -8,7 +8,7 @@ forgets what is in memory, and the store says what is true.
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
@@ -18,15 +18,18 @@ import msgspec
 from adats.models.core.errors import UnknownTask
 from adats.models.core.types import Arm
 from adats.service import answers, rules
-from adats.service.errors import Conflict, DamagedStore, Invalid, NotFound, Refusal, status_of
+from adats.service.errors import Conflict, DamagedStore, Invalid, NotFound, Refusal, refusal
 from adats.service.field_types import CONTROL, MOST_ARMS, check_new_name
 from adats.service.group import Group
 from adats.service.messages import (
+    DecisionBatchRequest,
+    DecisionBatchResult,
     DecisionRequest,
     DecisionResult,
     ExperimentInfo,
     NewArm,
     PriorBelief,
+    RefusedDecision,
     RefusedReward,
     RewardBatchRequest,
     RewardBatchResult,
@@ -93,15 +96,14 @@ class Engine:
                 continue
             if self.store.many_writers and served.id not in self._current:
                 known[served.id] = served.version
-            if isinstance(request, DecisionRequest):
-                if request.task not in served.task_cache:
-                    tasks.add((served.id, request.task))
-                if request.decision_id is not None:
-                    decisions.append((served.id, request.decision_id))
-            elif isinstance(request, RewardRequest):
-                rewards.append(_reward_key(served, request))
-            elif isinstance(request, RewardBatchRequest):
-                rewards += [_reward_key(served, one) for one in request.rewards]
+            for one in _each(request):
+                if isinstance(one, DecisionRequest):
+                    if one.task not in served.task_cache:
+                        tasks.add((served.id, one.task))
+                    if one.decision_id is not None:
+                        decisions.append((served.id, one.decision_id))
+                elif isinstance(one, RewardRequest):
+                    rewards.append(_reward_key(served, one))
         if self.store.many_writers:  # all at once: they are locked in one order, then read
             self._bring_up(known, Keys(tasks, decisions, rewards, known.items()))
             return
@@ -172,6 +174,8 @@ class Engine:
                 served.hand_over(self._group)
             else:
                 served.flush(self._group, now)
+                if self.store.many_writers:  # others will change what is known of its tasks
+                    served.task_cache.drop()
         self._touched.clear()
         self._changes = self._group.changes()
         weight = sum(served.weight for served in self._served.values())
@@ -278,6 +282,18 @@ class Engine:
         self.add_decision(served, row)
         return _decision_result(row)
 
+    def decisions(self, tenant: str, name: str, batch: DecisionBatchRequest) -> DecisionBatchResult:
+        """Each alone: one that cannot be made does not keep the others out."""
+        self.load([(tenant, name, batch)])
+        self.served(tenant, name)
+        results: list[DecisionResult | RefusedDecision] = []
+        for one in batch.decisions:
+            try:
+                results.append(self.decide(tenant, name, one))
+            except Refusal as error:
+                results.append(RefusedDecision(one.decision_id, one.task, *refusal(error)))
+        return DecisionBatchResult(results, sum(isinstance(r, RefusedDecision) for r in results))
+
     def _new_id(self) -> str:
         """Sorted by time, so that the store's index grows at its end."""
         self._ids_made += 1
@@ -327,12 +343,11 @@ class Engine:
         self.load([(tenant, name, batch)])
         self.served(tenant, name)
         results: list[RewardResult | RefusedReward] = []
-        for request in batch.rewards:
+        for one in batch.rewards:
             try:
-                results.append(self.reward(tenant, name, request))
+                results.append(self.reward(tenant, name, one))
             except Refusal as error:
-                refused = RefusedReward(request.decision_id, status_of(error), str(error))
-                results.append(refused)
+                results.append(RefusedReward(one.decision_id, *refusal(error)))
         return RewardBatchResult(results, sum(isinstance(r, RefusedReward) for r in results))
 
     # the ends of windows
@@ -480,6 +495,12 @@ class Engine:
         served.version += 1
         text = msgspec.json.encode(data).decode()
         self._group.add_change(ChangeRow(served.id, served.version, kind, text, self.now()))
+
+
+def _each(request: object) -> Sequence[object]:
+    if isinstance(request, DecisionBatchRequest):
+        return request.decisions
+    return request.rewards if isinstance(request, RewardBatchRequest) else (request,)
 
 
 def _reward_key(served: ServedExperiment, request: RewardRequest) -> RewardKey:

@@ -96,3 +96,8 @@ def text_of(error: Exception) -> str:
     if status_of(error) == FAULT:
         return "this is a fault of the service; its log says more"
     return str(error)
+
+
+def refusal(error: ServiceError) -> tuple[int, str, str | None]:
+    """Code, text and field, for one of several that are answered alone."""
+    return status_of(error), text_of(error), error.field

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from adats.service.errors import Invalid
 
-MOST_ARMS, MOST_DIM, LONGEST_NAME, MOST_REWARDS = 500, 128, 200, 1000
+MOST_ARMS, MOST_DIM, LONGEST_NAME, MOST_AT_ONCE = 500, 128, 200, 1000
 LONGEST_WINDOW = 10 * 365 * 86_400.0  # seconds
 LARGEST, LEAST = 1e20, 1e-20  # figures: products of a few of them, and of their inverses, exist
 

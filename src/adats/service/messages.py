@@ -1,12 +1,13 @@
 """What comes in and goes out over HTTP, as types. They check, and the API is described by them."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
 from adats.models.core.types import Arm
 from adats.service.field_types import (
-    MOST_REWARDS,
+    MOST_AT_ONCE,
     ArmName,
     ArmNames,
     Figure,
@@ -36,13 +37,20 @@ Mean = Annotated[float, doc("Of the mean reward, or of the coefficient.")]
 Scale = Annotated[float | None, doc("Standard deviation of the same; null if it is infinite.")]
 DecisionsMade = Annotated[int, doc("How many were made.")]
 DecisionsWithReward = Annotated[int, doc("How many have a reward.")]
+CodeAlone = Annotated[int, doc("If it was refused: the code that it would have had alone.")]
+WhyRefused = Annotated[str, doc("If it was refused: why.")]
+FieldRefused = Annotated[str | None, doc("If it was refused: the field that is wrong, if known.")]
+HowManyRefused = Annotated[int, doc("How many were refused.")]
 IntervalBound = Annotated[float | None, doc("Of the 95 % interval.")]
 
 
 class DecisionRequest(Struct, forbid_unknown_fields=True, frozen=True):
     """A decision that is wanted."""
 
-    task: Annotated[NewName, doc("For whom, or for what: a user, a shop, a page.")]
+    task: Annotated[
+        Name,
+        doc("For whom, or for what: a user, a shop, a page. No control characters in a new one."),
+    ]
     decision_id: Annotated[
         Name | None, doc("Yours, to ask again safely; made here unless given.")
     ] = None
@@ -58,6 +66,23 @@ class DecisionRequest(Struct, forbid_unknown_fields=True, frozen=True):
         Annotated[int, Meta(ge=1, le=10**12)] | None,
         doc("Rounds left in this task, this one too; the policies index and far need it."),
     ] = None
+
+
+class DecisionBatchRequest(Struct, forbid_unknown_fields=True, frozen=True):
+    """Several decisions that are wanted."""
+
+    decisions: Annotated[
+        list[DecisionRequest],
+        Meta(max_length=MOST_AT_ONCE),
+        doc("Each stands alone: one that is refused does not keep the others out."),
+    ]
+
+
+class AnyDecisionRequest(DecisionRequest, frozen=True):
+    """What the service takes for decisions: a `DecisionRequest` or a `DecisionBatchRequest`."""
+
+    task: Name = ""  # none
+    decisions: Annotated[list[DecisionRequest], Meta(max_length=MOST_AT_ONCE)] | None = None
 
 
 class DecisionResult(Struct, frozen=True):
@@ -86,6 +111,24 @@ class Fallback(Struct, frozen=True):
     fallback: Annotated[bool, doc("True: not stored, and not learned from.")] = True
 
 
+class RefusedDecision(Struct, frozen=True):
+    """A decision of a batch that could not be made, with the code that it would have alone."""
+
+    decision_id: Annotated[str | None, doc("As it was asked; nothing is stored under it.")]
+    task: AsAsked
+    code: CodeAlone
+    error: WhyRefused
+    field: FieldRefused = None
+
+
+class DecisionBatchResult(Struct, frozen=True):
+    results: Annotated[
+        Sequence[DecisionResult | Fallback | RefusedDecision],
+        doc("What became of each, in the order of the request."),
+    ]
+    refused: HowManyRefused
+
+
 class RewardRequest(Struct, forbid_unknown_fields=True, frozen=True):
     """A reward of a decision: a number, or one for each of its arms."""
 
@@ -103,7 +146,7 @@ class RewardBatchRequest(Struct, forbid_unknown_fields=True, frozen=True):
 
     rewards: Annotated[
         list[RewardRequest],
-        Meta(max_length=MOST_REWARDS),
+        Meta(max_length=MOST_AT_ONCE),
         doc("Each stands alone: one that is refused does not keep the others out."),
     ]
 
@@ -114,7 +157,7 @@ class AnyRewardRequest(Struct, forbid_unknown_fields=True, frozen=True):
     decision_id: Name | None = None
     reward: Figure | Figures | None = None
     reward_id: Name | None = None
-    rewards: Annotated[list[RewardRequest], Meta(max_length=MOST_REWARDS)] | None = None
+    rewards: Annotated[list[RewardRequest], Meta(max_length=MOST_AT_ONCE)] | None = None
 
 
 class RewardResult(Struct, frozen=True):
@@ -129,16 +172,17 @@ class RefusedReward(Struct, frozen=True):
     """A reward of a batch that could not be taken, with the code that it would have alone."""
 
     decision_id: OfDecision
-    code: Annotated[int, doc("If it was refused: the code that it would have had alone.")]
-    error: Annotated[str, doc("If it was refused: why.")]
+    code: CodeAlone
+    error: WhyRefused
+    field: FieldRefused = None
 
 
 class RewardBatchResult(Struct, frozen=True):
     results: Annotated[
-        list[RewardResult | RefusedReward],
+        Sequence[RewardResult | RefusedReward],
         doc("What became of each, in the order of the request."),
     ]
-    refused: Annotated[int, doc("How many were refused.")]
+    refused: HowManyRefused
 
 
 class NewArm(Struct, forbid_unknown_fields=True, frozen=True):

@@ -163,14 +163,14 @@ class ServedExperiment:
     @contextmanager
     def as_of(self, version: int, task: str) -> Iterator[None]:
         """As it was at an earlier version, but with all that this task has learned since."""
-        later = [past for past in self.past or () if past.version >= version]
-        if self.version <= version or not later:
+        if self.past is None or self.version <= version:
             yield
             return
         now = (self.version, self.prior_version, self.meta, self._setup, self._blank)
         present, unfolded = self.task_cache.get(task), self._unfolded.pop(task, None)
-        then = later[0]
-        self.version, self.prior_version, self.meta, self._setup, self._blank, _ = then
+        later = [past for past in self.past if past.version >= version]
+        then = later[0][:5] if later else now  # folds since have taught nothing
+        _, self.prior_version, self.meta, self._setup, self._blank = then
         self.version = version
         parts = [past.changed[task] for past in later if task in past.changed]
         if unfolded is not None:

@@ -1,5 +1,7 @@
 """Named errors. All are `ValueError`, so that one `except` catches every kind of bad input."""
 
+from collections.abc import Sequence
+
 
 class InvalidValue(ValueError):
     """A value that cannot be taken: of which field, and why."""
@@ -27,7 +29,12 @@ class FileFormatError(ValueError):
 class Refused(ValueError):
     """A decision service does not take what it was given, and says why."""
 
-    def __init__(self, words: str, status: int, field: str | None = None) -> None:
+    def __init__(
+        self, words: str, status: int, field: str | None = None, results: Sequence[object] = ()
+    ) -> None:
         super().__init__(words)
         self.status = status  # of HTTP: 404, 409, 422, ...
         self.field = field  # what it is about, if that is known
+        self.results = (
+            results  # of several: each that was done, and in the place of others `Refused`
+        )

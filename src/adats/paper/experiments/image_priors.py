@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from adats.learning.fitting import LinearTable, estimate
+from adats.learning.fitting import estimate
+from adats.learning.tables import LinearTable
 from adats.models import LatentLinearMeta
 from adats.models.core.types import FloatArray, Rng
 from adats.simulation.kernels.registry import loops_of, plain_absorb

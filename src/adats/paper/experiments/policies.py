@@ -16,7 +16,7 @@ from adats.paper.experiments.records import records
 from adats.paper.experiments.report_text import ReportParts
 from adats.paper.experiments.simulations import SHARED, gaussian_panel, linear_panel
 from adats.paper.experiments.spec import Drawings, PanelExperiment, Tables
-from adats.simulation.kernels.registry import NUMBERED, LoopInput, Loops, register
+from adats.simulation.kernels.registry import NUMBERED, LoopInput, register
 from adats.simulation.play import plain_task
 from adats.simulation.problems import GaussianProblem, LinearProblem, Problem
 
@@ -43,12 +43,6 @@ class LinearPendingIgnored(LinearProblem):
     """The same."""
 
 
-@register(GaussianPendingIgnored, "gaussian")
-@register(LinearPendingIgnored, "linear")
-def _pending_ignored() -> Loops:
-    return Loops(_play_pending_ignored)
-
-
 def _play_pending_ignored(problem: Problem, task: LoopInput) -> Any:
     """The plain loop with a blind policy."""
     index = task.policy
@@ -58,6 +52,10 @@ def _play_pending_ignored(problem: Problem, task: LoopInput) -> Any:
     share = np.sqrt(index.counted)
     options: Any = {"policy": policy, "share": lambda _: share, "delay": index.delay}
     return plain_task(problem, *task[:-1], **options)
+
+
+register(GaussianPendingIgnored, "gaussian", play=_play_pending_ignored)
+register(LinearPendingIgnored, "linear", play=_play_pending_ignored)
 
 
 TABLE = tuple(

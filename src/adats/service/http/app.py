@@ -24,6 +24,7 @@ from adats.service.errors import (
     NotFound,
     ServiceError,
     StoreError,
+    refusal,
     status_of,
     text_of,
 )
@@ -46,12 +47,16 @@ from adats.service.http.operations import EXPERIMENT_NAME, OPERATIONS
 from adats.service.http.readers import Readers
 from adats.service.keys import ApiKeys
 from adats.service.messages import (
+    AnyDecisionRequest,
     AnyRewardRequest,
+    DecisionBatchRequest,
+    DecisionBatchResult,
     DecisionRequest,
     Error,
     ExperimentList,
     Fallback,
     Health,
+    RefusedDecision,
     RewardBatchRequest,
     RewardRequest,
 )
@@ -175,17 +180,29 @@ class Service:
         return Reply(info, 201 if made else 200)
 
     async def decide(self, request: Request) -> Reply:
+        given: AnyDecisionRequest = request.body
+        several = given.decisions
+        if several is None and not given.task:
+            raise Invalid("task", "a decision needs task")
         try:
-            result = await self._do(self._engine.decide, request, request.body)
+            if several is None:
+                result: msgspec.Struct = await self._do(self._engine.decide, request, given)
+            else:
+                if msgspec.structs.replace(given, decisions=None) != AnyDecisionRequest():
+                    raise Invalid("decisions", "give one decision or a batch of them, not both")
+                batch = DecisionBatchRequest(several)
+                result = await self._do(self._engine.decisions, request, batch, size=len(several))
             self._note_control(request)
             return Reply(result)
         except (StoreError, DamagedStore) as error:
-            control = await self._open_control(request)
-            if control is None:
+            control = await self._control(request)
+            asked = [given] if several is None else several
+            instead = [_instead(error, control, one) for one in asked]
+            refused = sum(isinstance(one, RefusedDecision) for one in instead)
+            if refused == len(instead):
                 raise
-            asked: DecisionRequest = request.body
-            fallback = Fallback(text_of(error), asked.decision_id, asked.task, control)
-            return Reply(fallback, status_of(error))
+            whole = DecisionBatchResult(instead, refused)
+            return Reply(instead[0] if several is None else whole, status_of(error))
 
     async def reward(self, request: Request) -> Reply:
         given: AnyRewardRequest = request.body
@@ -297,8 +314,8 @@ class Service:
             if spec is not None and len(self._controls) < MOST_NOTED:
                 self._controls[key] = spec.control
 
-    async def _open_control(self, request: Request) -> Action | None:
-        """The control action, if the experiment names one and the request leaves it open."""
+    async def _control(self, request: Request) -> Action | None:
+        """The control action, if the experiment names one."""
         key = (request.tenant, request.path["name"])
         control = self._controls.get(key)
         if control is None:
@@ -306,9 +323,8 @@ class Service:
                 control = await self._readers.read(lambda view: _control(view, *key))
             except (StoreError, DamagedStore):
                 return None
-        if control is None or not _is_open(control, request.body):
-            return None
-        self._controls[key] = control
+            if control is not None:
+                self._controls[key] = control
         return control
 
     # the service itself
@@ -386,6 +402,15 @@ def _at_work(view: ReadView, row: ExperimentRow) -> ServedExperiment:
 def _control(view: ReadView, tenant: str, name: str) -> Action | None:
     row = view.experiment(tenant, name)
     return None if row is None else parse(row.spec).control
+
+
+def _instead(
+    error: StoreError | DamagedStore, control: Action | None, asked: DecisionRequest
+) -> Fallback | RefusedDecision:
+    """Of a decision that cannot be made now: the control action, if that is open."""
+    if control is None or not _is_open(control, asked):
+        return RefusedDecision(asked.decision_id, asked.task, *refusal(error))
+    return Fallback(text_of(error), asked.decision_id, asked.task, control)
 
 
 def _is_open(control: Action, request: DecisionRequest) -> bool:

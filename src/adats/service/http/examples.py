@@ -47,6 +47,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "decide": {
         "a task": {"task": "user-7", "decision_id": "visit-1"},
         "some arms only": {"task": "user-8", "decision_id": "visit-2", "allowed": ["red", "blue"]},
+        "a batch": {"decisions": [{"task": "user-7"}, {"task": "user-9", "horizon": 3}]},
     },
     "reward": {
         "one": {"decision_id": "visit-1", "reward": 1},

@@ -49,6 +49,11 @@ ABOUT_CODES = {
     429: "Too many requests wait; nothing was done. Try again.",
     503: "The store cannot be used now; nothing was done. Try again.",
 }
+ONE_OR_SEVERAL: dict[type[Struct], tuple[type[Struct], type[Struct]]] = {
+    messages.AnyDecisionRequest: (messages.DecisionRequest, messages.DecisionBatchRequest),
+    messages.AnyRewardRequest: (messages.RewardRequest, messages.RewardBatchRequest),
+}
+BATCH_RESULTS = (messages.DecisionBatchResult, messages.RewardBatchResult)
 # where one can go next: from an operation to another, with its parameters besides name, its body
 SAME, FIRST = "$request.path.name", "$response.body#/experiments/0"
 DECISION, TASK = "$response.body#/decision_id", "$response.body#/task"
@@ -129,9 +134,8 @@ def _operation(operation: Operation) -> Json:
 
 
 def _body(request: type[Struct]) -> Json:
-    if request is messages.AnyRewardRequest:
-        return {"oneOf": [_ref(messages.RewardRequest), _ref(messages.RewardBatchRequest)]}
-    return _ref(request)
+    either = ONE_OR_SEVERAL.get(request)
+    return _ref(request) if either is None else {"oneOf": [_ref(kind) for kind in either]}
 
 
 def _parameter(name: str) -> Json:
@@ -162,7 +166,7 @@ def _response(operation: Operation, code: int) -> Json:
         types: tuple[type[Struct], ...] = (messages.Error,)
         if operation.name == "decide" and code == 503:
             found["description"] += " If the experiment names a control action, that is here."
-            types = (messages.Fallback, messages.Error)
+            types = (messages.Fallback, messages.DecisionBatchResult, messages.Error)
         found["content"] = {"application/json": {"schema": _any(types)}}
     elif code != 204:
         found["content"] = _content(operation)
@@ -207,22 +211,20 @@ def _ref(kind: type[Struct]) -> Json:
 
 def _schemas() -> Json:
     """The schemas of all types. Their fields say what they mean."""
-    batch = messages.RewardBatchResult
-    left_out = (batch, messages.AnyRewardRequest)
+    left_out = (*BATCH_RESULTS, *ONE_OR_SEVERAL)
     types = [ExperimentSpec, *(kind for kind in vars(messages).values() if _is_message(kind))]
     _, schemas = msgspec.json.schema_components(
         [kind for kind in types if kind not in left_out],
         ref_template="#/components/schemas/{name}",
     )
-    schemas[batch.__name__] = _batch_schema()
+    schemas |= {batch.__name__: _batch_schema(batch) for batch in BATCH_RESULTS}
     settings = schemas[messages.ExperimentInfo.__name__]["properties"]
     settings["spec"] = _ref(ExperimentSpec) | {"description": settings["spec"]["description"]}
     return schemas
 
 
-def _batch_schema() -> Json:
+def _batch_schema(batch: type[Struct]) -> Json:
     """msgspec writes a list of either of two types, but does not describe it."""
-    batch = messages.RewardBatchResult
     either, about_results = get_args(get_type_hints(batch, include_extras=True)["results"])
     _, about_refused = get_args(get_type_hints(batch, include_extras=True)["refused"])
     items = _any(get_args(get_args(either)[0]))

@@ -6,8 +6,9 @@ from msgspec import Struct
 
 from adats.service.export import FORMATS
 from adats.service.messages import (
+    AnyDecisionRequest,
     AnyRewardRequest,
-    DecisionRequest,
+    DecisionBatchResult,
     DecisionResult,
     ExperimentInfo,
     ExperimentList,
@@ -75,10 +76,10 @@ OPERATIONS = (
         name="decide",
         method="POST",
         path=EXPERIMENT + "/decide",
-        summary="Choose an action for a task. The answer is in the store before it is sent, and "
-        "the same decision_id gives it again.",
-        request=DecisionRequest,
-        response=(DecisionResult,),
+        summary="Choose an action for a task, or for each of several. The answer is in the store "
+        "before it is sent, and the same decision_id gives it again.",
+        request=AnyDecisionRequest,
+        response=(DecisionResult, DecisionBatchResult),
         codes=(404, 409, *BODY, *QUEUED),
         write=True,
     ),

@@ -77,7 +77,7 @@ class PostgresStore(PostgresReader):
         self._oldest: float | None = None  # when the first of that came
         self._block = 0
         self._xid: int | None = None  # of a transaction that has written
-        self._proof: Row | None = None  # an event that it has written
+        self._proof: Row | None = None  # the events that it has written
 
     # time
 
@@ -306,7 +306,7 @@ class PostgresStore(PostgresReader):
         try:
             self._connection.execute("COMMIT", prepare=False)
         except psycopg.OperationalError as error:
-            if self._xid is None:
+            if self._proof is None:  # a fold, the ends of windows: to be read again
                 raise trouble(error) from error
             self._ask_for_outcome(error)
         except psycopg.Error as error:
@@ -336,11 +336,12 @@ class PostgresStore(PostgresReader):
     def _outcome(self) -> bool | None:
         """Whether the last transaction was committed; None if that is not known.
 
-        A database that crashed may give the number of a transaction that it lost to another one. So
-        "committed" alone proves nothing; what was written does, when nobody is at it any more.
+        A database that crashed, or another one in its place, may give the number of a transaction
+        that it lost to another one. So "committed" alone proves nothing; what was written does,
+        when nobody is at it any more.
         """
-        (status,) = self._one(sql.STATUS, (str(self._xid),))
-        if status not in ("committed", "aborted") or (status == "committed" and not self._proof):
+        (status,) = self._one(sql.STATUS, {"xid": str(self._xid)})
+        if status not in ("committed", "aborted"):
             return None
         return status == "committed" and bool(self._one(sql.IS_THERE, self._proof)[0])
 

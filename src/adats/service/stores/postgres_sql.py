@@ -134,10 +134,16 @@ WITH made AS (
 )
 SELECT (SELECT count(*) FROM made), pg_current_xact_id()::text::bigint
 """
-STATUS = "SELECT pg_xact_status(%s::text::xid8)"
+# A number that is not given yet is that of a transaction which was lost.
+STATUS = """
+SELECT CASE WHEN %(xid)s::text::xid8 < pg_current_xact_id()
+    THEN pg_xact_status(%(xid)s::text::xid8) ELSE 'aborted' END
+"""
+# Any of the events: some of them may be forgotten by now. The ids may be given again, the time not.
 IS_THERE = """
-SELECT EXISTS (SELECT FROM decisions WHERE id = %(id)s AND time = %(at)s)
-    OR EXISTS (SELECT FROM rewards WHERE id = %(id)s AND time = %(at)s)
+SELECT EXISTS (SELECT FROM decisions WHERE id = ANY(%(ids)s) AND time BETWEEN %(from)s AND %(to)s)
+    OR EXISTS (SELECT FROM rewards WHERE decision = ANY(%(of)s) AND id = ANY(%(ids)s)
+        AND time BETWEEN %(from)s AND %(to)s)
 """
 FORGET = """
 WITH gone AS (SELECT id FROM tasks WHERE experiment = %s AND task = %s),

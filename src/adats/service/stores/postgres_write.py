@@ -77,9 +77,13 @@ class GroupRows:
         return {name: as_json(part) for name, part in parts.items()} | {"unused": self.unused}
 
     def proof(self) -> Row | None:
-        """One event by which it can be told whether all this was written."""
-        event = next(iter(self.made + self._told), None)
-        return event and {"id": event["id"], "at": event["at"]}
+        """The events by which it can be told whether all this was written."""
+        events = self.made + self._told
+        if not events:
+            return None
+        ids, times = [event["id"] for event in events], [event["at"] for event in events]
+        of = [event["d"] for event in self._told]
+        return {"ids": ids, "of": of, "from": min(times), "to": max(times)}
 
     def _number(self) -> None:
         """Ids of new events, by decision, by place of the reward, and of windows' ends."""

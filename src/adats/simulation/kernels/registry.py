@@ -1,6 +1,7 @@
 """Which compiled loops there are for a problem and a prior; Numba is loaded with the first one."""
 
 import functools
+import importlib
 import importlib.util
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -66,22 +67,23 @@ class Loops(NamedTuple):
     own_index: bool = False
 
 
-Load = Callable[[], Loops]
-_LOADERS: dict[tuple[type, str], Load] = {}
+GAUSSIAN_ARMS: dict[str, Any] = {  # independent, one pulled a round
+    "play": "gaussian.play",
+    "learn": "gaussian.learn",
+    "play_all": "gaussian.play_all",
+    "own_index": True,
+}
+_LOOPS: dict[tuple[type, str], dict[str, Any]] = {}
 
 
-def register(problem: type, belief: str) -> Callable[[Load], Load]:
-    """For functions that import loops: those for a class of problems and a belief's `NAME`.
+def register(problem: type, belief: str, **loops: Any) -> None:
+    """The loops for a class of problems and a belief's `NAME`, as fields of `Loops`.
 
-    They serve subclasses too, unless a subclass registers its own.
+    "gaussian.play" is that function of the module in this folder, which is imported with the first
+    task. They serve subclasses too, unless a subclass registers its own.
     """
-
-    def keep(load: Load) -> Load:
-        _LOADERS[problem, belief] = load
-        _loaded.cache_clear()
-        return load
-
-    return keep
+    _LOOPS[problem, belief] = loops
+    _loaded.cache_clear()
 
 
 def loops_of(problem: "Problem", prior: Any) -> Loops:
@@ -92,9 +94,16 @@ def loops_of(problem: "Problem", prior: Any) -> Loops:
 @functools.cache
 def _loaded(problem: type, belief: str) -> Loops:
     for kind in problem.__mro__:
-        if (kind, belief) in _LOADERS:
-            return _LOADERS[kind, belief]()
+        if (kind, belief) in _LOOPS:
+            return Loops(**{name: _found(loop) for name, loop in _LOOPS[kind, belief].items()})
     return Loops()
+
+
+def _found(loop: Any) -> Any:
+    if not isinstance(loop, str):
+        return loop
+    module, _, function = loop.partition(".")
+    return getattr(importlib.import_module(f"{__package__}.{module}"), function)
 
 
 def absorb_of(problem: "Problem", meta: MetaBelief) -> Callable[[Any, Any], Any]:

@@ -10,8 +10,8 @@ from adats.models import LatentLinearMeta, LinearMeta
 from adats.models.core import checks
 from adats.models.core.frozen import fill
 from adats.models.core.types import FloatArray, IntArray, Rng
-from adats.simulation.kernels.registry import Loops, register
-from adats.simulation.problems.problem import BuiltInProblem, Instance, M, Start
+from adats.simulation.kernels.registry import register
+from adats.simulation.problems.problem import BuiltInProblem, Instance, M, Start, first_of_features
 
 POSITIVE, OTHER = 0.9, 0.1  # chances of a reward
 
@@ -101,8 +101,8 @@ class PictureProblem(BuiltInProblem[M]):
     def reward(self, mean: float, draw: float) -> float:
         return float(draw < mean)
 
-    def first(self, start: Start) -> IntArray:  # noqa: ARG002
-        raise ValueError("forced exploration needs arms that stay the same during a run")
+    def first(self, start: Start) -> IntArray:
+        return first_of_features(start)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,18 +138,13 @@ class LogisticClassification(PictureProblem[LatentLinearMeta]):
         return LatentLinearMeta(mean, variance, task_cov=self.task_cov)
 
 
-@register(ClassificationProblem, "linear")
-def _loops() -> Loops:
-    from adats.simulation.kernels import classification
-
-    return Loops(classification.play)
-
-
-@register(LogisticClassification, "latent-linear")
-def _logistic_loops() -> Loops:
-    from adats.simulation.kernels import classification, latent_rows
-
-    return Loops(classification.play_logistic, renew=latent_rows.settled)
+register(ClassificationProblem, "linear", play="classification.play")
+register(
+    LogisticClassification,
+    "latent-linear",
+    play="classification.play_logistic",
+    renew="latent_rows.settled",
+)
 
 
 def subsets(of: int, size: int, count: int, rng: Rng) -> IntArray:

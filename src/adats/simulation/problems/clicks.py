@@ -8,7 +8,6 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from adats.agents.exploration import spanning_arms
 from adats.models.core import checks
 from adats.models.core.frozen import fill
 from adats.models.core.types import FloatArray, IntArray, MetaBelief, Rng
@@ -22,8 +21,8 @@ from adats.models.default_prior import (
 from adats.models.latent.family import FAMILIES, Family
 from adats.models.latent.meta import LatentMeta
 from adats.models.latent.row_meta import LatentLinearMeta
-from adats.simulation.kernels.registry import Loops, register
-from adats.simulation.problems.problem import BuiltInProblem, Instance, Start
+from adats.simulation.kernels.registry import register
+from adats.simulation.problems.problem import BuiltInProblem, Instance, Start, first_of_features
 from adats.simulation.rivals import PooledArms
 
 M = TypeVar("M", bound=MetaBelief)
@@ -223,35 +222,13 @@ class FeatureClicksProblem(LatentClicks[LatentLinearMeta]):
         return LinkedInstance(theta, rng.random(rounds), features, family=self.family)
 
     def first(self, start: Start) -> IntArray:
-        if start.features is None:
-            raise ValueError("forced exploration needs arms that stay the same during a run")
-        return spanning_arms(start.features[0]).reshape(-1, 1)
+        return first_of_features(start)
 
 
-@register(ClicksProblem, "latent")
-def _loops() -> Loops:
-    from adats.simulation.kernels import latent, latent_sites
-
-    return Loops(latent.play, renew=latent_sites.settled)
-
-
-@register(ClicksProblem, "beta")
-@register(ClicksProblem, "poisson")
-def _told_loops() -> Loops:
-    from adats.simulation.kernels import mixture
-
-    return Loops(mixture.play_told)
-
-
-@register(FeatureClicksProblem, "latent-linear")
-def _row_loops() -> Loops:
-    from adats.simulation.kernels import latent_rows
-
-    return Loops(latent_rows.play, renew=latent_rows.settled)
-
-
-@register(FeatureClicksProblem, "ensemble")
-def _ensemble_loops() -> Loops:
-    from adats.simulation.kernels import ensemble
-
-    return Loops(ensemble.play_clicks)
+register(ClicksProblem, "latent", play="latent.play", renew="latent_sites.settled")
+register(ClicksProblem, "beta", play="mixture.play_told")
+register(ClicksProblem, "poisson", play="mixture.play_told")
+register(
+    FeatureClicksProblem, "latent-linear", play="latent_rows.play", renew="latent_rows.settled"
+)
+register(FeatureClicksProblem, "ensemble", play="ensemble.play_clicks")

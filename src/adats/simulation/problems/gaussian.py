@@ -8,7 +8,7 @@ import numpy as np
 from adats.models.core import checks
 from adats.models.core.frozen import fill
 from adats.models.core.types import Rng
-from adats.simulation.kernels.registry import Loops, register
+from adats.simulation.kernels.registry import GAUSSIAN_ARMS, register
 from adats.simulation.problems.problem import (
     GaussianModel,
     Instance,
@@ -50,22 +50,8 @@ class GaussianProblem(UnknownSpread[GaussianModel]):
         return Instance(theta, normals[self.arms :], arms_rows(self))
 
 
-@register(GaussianProblem, "gaussian")
-def _loops() -> Loops:
-    from adats.simulation.kernels import gaussian
-
-    return Loops(gaussian.play, gaussian.learn, play_all=gaussian.play_all, own_index=True)
-
-
-@register(GaussianProblem, "linear")
-def _linear_loops() -> Loops:
-    from adats.simulation.kernels import linear
-
-    return Loops(linear.play)
-
-
-@register(GaussianProblem, "ensemble")
-def _ensemble_loops() -> Loops:
-    from adats.simulation.kernels import ensemble
-
-    return Loops(ensemble.play_gaussian, ensemble.learn_gaussian)
+register(GaussianProblem, "gaussian", **GAUSSIAN_ARMS)
+register(GaussianProblem, "linear", play="linear.play")
+register(
+    GaussianProblem, "ensemble", play="ensemble.play_gaussian", learn="ensemble.learn_gaussian"
+)

@@ -5,13 +5,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from adats.agents.exploration import spanning_arms
 from adats.models import LinearMeta
 from adats.models.core.checks import count_of
 from adats.models.core.frozen import fill
 from adats.models.core.types import FloatArray, IntArray, Rng
-from adats.simulation.kernels.registry import Loops, register
-from adats.simulation.problems.problem import Instance, Start, UnknownSpread
+from adats.simulation.kernels.registry import register
+from adats.simulation.problems.problem import Instance, Start, UnknownSpread, first_of_features
 
 
 def unit_sphere(rng: Rng, *shape: int) -> FloatArray:
@@ -64,20 +63,8 @@ class LinearProblem(UnknownSpread[LinearMeta]):
         return Instance(theta, rng.standard_normal(rounds), features)
 
     def first(self, start: Start) -> IntArray:
-        if start.features is None:
-            raise ValueError("forced exploration needs arms that stay the same during a run")
-        return spanning_arms(start.features[0]).reshape(-1, 1)
+        return first_of_features(start)
 
 
-@register(LinearProblem, "linear")
-def _loops() -> Loops:
-    from adats.simulation.kernels import linear
-
-    return Loops(linear.play, own_index=True)
-
-
-@register(LinearProblem, "ensemble")
-def _ensemble_loops() -> Loops:
-    from adats.simulation.kernels import ensemble
-
-    return Loops(ensemble.play_linear)
+register(LinearProblem, "linear", play="linear.play", own_index=True)
+register(LinearProblem, "ensemble", play="ensemble.play_linear")

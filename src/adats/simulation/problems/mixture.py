@@ -11,7 +11,7 @@ from adats.models import MixtureMeta
 from adats.models.core.frozen import fill
 from adats.models.core.product import ProductArms
 from adats.models.core.types import FloatArray, Rng
-from adats.simulation.kernels.registry import Loops, register
+from adats.simulation.kernels.registry import register
 from adats.simulation.problems.problem import BuiltInProblem, Instance, Start
 
 
@@ -64,16 +64,6 @@ class MixtureProblem(BuiltInProblem[MixtureMeta]):
         return self.priors.reward_at(mean, draw)
 
 
-@register(MixtureProblem, "mixture")
-def _loops() -> Loops:
-    from adats.simulation.kernels import mixture
-
-    return Loops(mixture.play)
-
-
-@register(MixtureProblem, "beta")
-@register(MixtureProblem, "poisson")
-def _told_loops() -> Loops:
-    from adats.simulation.kernels import mixture
-
-    return Loops(mixture.play_told)
+register(MixtureProblem, "mixture", play="mixture.play")
+register(MixtureProblem, "beta", play="mixture.play_told")
+register(MixtureProblem, "poisson", play="mixture.play_told")

@@ -10,7 +10,7 @@ from adats.models import GaussianMeta, LinearMeta
 from adats.models.core import checks
 from adats.models.core.frozen import fill
 from adats.models.core.types import FloatArray, Rng
-from adats.simulation.kernels.registry import Loops, register
+from adats.simulation.kernels.registry import GAUSSIAN_ARMS, register
 from adats.simulation.problems.problem import BuiltInProblem, Instance, Start
 
 
@@ -58,15 +58,5 @@ class PriorProblem(BuiltInProblem[Any]):
         return mean + float(np.max(self.prior.noise)) * draw
 
 
-@register(PriorProblem, "gaussian")
-def _gaussian_loops() -> Loops:
-    from adats.simulation.kernels import gaussian
-
-    return Loops(gaussian.play, gaussian.learn, play_all=gaussian.play_all, own_index=True)
-
-
-@register(PriorProblem, "linear")
-def _linear_loops() -> Loops:
-    from adats.simulation.kernels import linear
-
-    return Loops(linear.play, own_index=True)
+register(PriorProblem, "gaussian", **GAUSSIAN_ARMS)
+register(PriorProblem, "linear", play="linear.play", own_index=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, 
 
 import numpy as np
 
+from adats.agents.exploration import spanning_arms
 from adats.agents.oracles import BestArm, Oracle
 from adats.models import GaussianMeta, LinearMeta, ModelMixture
 from adats.models.core import checks
@@ -126,6 +127,13 @@ class BuiltInProblem(ABC, Generic[M]):
 
     def first(self, start: Start) -> IntArray:  # noqa: ARG002
         return np.arange(self.arms).reshape(-1, 1)
+
+
+def first_of_features(start: Start) -> IntArray:
+    """Arms that span the space of the features, one a round."""
+    if start.features is None:
+        raise ValueError("forced exploration needs arms that stay the same during a run")
+    return spanning_arms(start.features[0]).reshape(-1, 1)
 
 
 class GaussianRewards(BuiltInProblem[M]):

@@ -13,7 +13,7 @@ from adats.models.core import checks
 from adats.models.core.checks import count_of
 from adats.models.core.frozen import fill
 from adats.models.core.types import FloatArray, IntArray, Rng
-from adats.simulation.kernels.registry import Loops, register
+from adats.simulation.kernels.registry import register
 from adats.simulation.problems.problem import (
     GaussianModel,
     GaussianRewards,
@@ -56,11 +56,7 @@ class GaussianSets(GaussianRewards[GaussianModel]):
         return padded(covering_actions(self.oracle, self.arms))
 
 
-@register(GaussianSets, "gaussian")
-def _loops() -> Loops:
-    from adats.simulation.kernels import gaussian, semibandit
-
-    return Loops(semibandit.play, gaussian.learn)
+register(GaussianSets, "gaussian", play="semibandit.play", learn="gaussian.learn")
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from adats.learning.logs.reading import feature_names, ibis, present, read_log
+from adats.learning.log_files import feature_names, ibis, present, read_log
 from adats.learning.tables import KINDS, TABLES
 from adats.models.core.checks import HUGE
 from adats.models.core.types import IntArray, Task

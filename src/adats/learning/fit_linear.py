@@ -10,10 +10,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from adats.learning.fitting import directions
-from adats.learning.fitting.em import LEAST, WIDE, Point, View, climb, holding, start_noise
-from adats.learning.fitting.fitted import ENOUGH_TASKS, Fitted, RewardFigures, fits
-from adats.learning.fitting.shrinkage import ENOUGH, WEIGHTS, best_weight, towards_diagonal
+from adats.learning.em import (
+    ENOUGH,
+    LEAST,
+    WEIGHTS,
+    WIDE,
+    Point,
+    View,
+    best_weight,
+    climb,
+    filled,
+    holding,
+    lost_names,
+    lost_pairs,
+    start_noise,
+    towards_diagonal,
+    unseen,
+)
+from adats.learning.fitted import ENOUGH_TASKS, Fitted, RewardFigures
 from adats.learning.tables import LinearTable
 from adats.models import LinearMeta
 from adats.models.core import linalg
@@ -213,7 +227,6 @@ def _root(matrix: FloatArray) -> FloatArray:
     return root
 
 
-@fits("linear", "independent")
 def fit_linear(table: LinearTable, *, diagonal: bool = False) -> Fitted:
     rows, frame = rows_of(table)
     d, pulls = len(table.features), float(table.n.sum())
@@ -221,12 +234,12 @@ def fit_linear(table: LinearTable, *, diagonal: bool = False) -> Fitted:
     search = partial(look, diagonal=diagonal)
     found = climb(partial(search, rows), Point(np.eye(d) / np.sqrt(d), frame.noise))
     m = messages(rows, found.point).m
-    lost = directions.unseen(m)
+    lost = unseen(m)
     if lost.shape[1] == d:
         raise ValueError("the log cannot tell how tasks differ: no two tasks tried the same")
 
     def known(point: Point) -> FloatArray:
-        return directions.filled(point.factor @ point.factor.T, lost, diagonal=diagonal)
+        return filled(point.factor @ point.factor.T, lost, diagonal=diagonal)
 
     def score(train: IntArray, test: IntArray) -> FloatArray:
         """Held-out log density of Σ_0 fitted to other tasks, for every weight of its diagonal."""
@@ -239,9 +252,9 @@ def fit_linear(table: LinearTable, *, diagonal: bool = False) -> Fitted:
 
     weight = 1.0 if diagonal else best_weight(table.tasks, score)
     cov, v = towards_diagonal(known(found.point), weight), found.point.variance
-    unidentified = directions.names(lost, frame.unit, table.features)
+    unidentified = lost_names(lost, frame.unit, table.features)
     if not diagonal:
-        unidentified += directions.pairs(m, lost, table.features)
+        unidentified += lost_pairs(m, lost, table.features)
     view = look(rows, Point(linalg.psd_factor(cov), v))
     units, shift = np.outer(frame.unit, frame.unit), pulls * float(np.log(frame.spread))
     mu, mu_cov = frame.centre + frame.unit * view.mu, units * view.mu_cov

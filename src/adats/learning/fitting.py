@@ -1,14 +1,17 @@
 """A prior from statistics, with a structure that is given or is found by comparing them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from adats.learning.fitting import gaussian, grids, linear, structured  # noqa: F401
-from adats.learning.fitting.fitted import FITS, Fitted
-from adats.learning.fitting.shrinkage import FOLDS, folds
+from adats.learning import fit_arms, fit_linear
+from adats.learning.em import FOLDS, Point, folds
+from adats.learning.fit_structured import STRUCTURES, fit_structured
+from adats.learning.fitted import Fitted
+from adats.learning.tables import ArmTable, LinearTable
+from adats.models.core import linalg
 from adats.models.core.types import FloatArray, Rng
 
 Structure = Literal["auto", "independent", "level", "full", "exchangeable", "features"]
@@ -20,9 +23,18 @@ ABOUT = {
     "full": "any covariance between arms",
     "features": "means follow from features of tasks or arms",
 }
+TOGETHER = dict.fromkeys(STRUCTURES, fit_structured)
+FITS: dict[str, dict[str, Callable[..., Fitted]]] = {  # by what users call the model, by structure
+    "gaussian": {"independent": fit_arms.fit_gaussian, **TOGETHER},
+    "binary": {"independent": fit_arms.fit_grid, **TOGETHER},
+    "count": {"independent": fit_arms.fit_grid, **TOGETHER},
+    "linear": {"independent": fit_linear.fit_linear},
+}
 COMPARED = 1000  # tasks on which structures are compared, at most
 MOST_ARMS = 30  # with any covariance
 CLEAR = 2.0  # standard errors that a difference has to exceed
+STEP = 1e-4  # of a typical variance: for the difference of two slopes
+FLAT = 1e-6  # curvature in the same units, below which an error is infinite
 
 
 class StructureScore(NamedTuple):
@@ -204,3 +216,76 @@ def _value(means: FloatArray, second: Any) -> FloatArray:
     arm = np.where(known, means, -np.inf).argmax(axis=1)
     raw = np.where(known, total / np.where(known, count, 1.0), np.nan)
     return np.where(known.sum(axis=1) > 1, raw[np.arange(len(arm)), arm], np.nan)
+
+
+# standard errors, from the curvature of the log likelihood at the fit
+
+
+class Errors(NamedTuple):
+    mu: FloatArray
+    task_cov: FloatArray
+    noise: float
+
+
+def standard_errors(table: Any, fitted: Fitted) -> Errors:
+    """Of mu, Σ_0 and σ, from the observed information about Σ_0 and σ, mu integrated out.
+
+    Infinite where the log tells nothing, zero for covariances that are zero by assumption: those
+    of arms and of a diagonal Σ_0. The work is that of one EM step for each entry of Σ_0.
+    """
+    if fitted.noise is None:
+        raise ValueError("a grid of candidates has no standard errors; its weights are the belief")
+    of = _of_linear if table.arms is None else _of_arms
+    cov, variance = of(table, fitted.task_cov, fitted.noise)
+    mu: FloatArray = np.sqrt(fitted.mu_cov.diagonal())
+    return Errors(mu, cov, variance / (2 * fitted.noise))
+
+
+def _of_linear(table: LinearTable, cov: FloatArray, noise: float) -> tuple[FloatArray, float]:
+    rows, frame = fit_linear.rows_of(table)
+    units = np.outer(frame.unit, frame.unit)
+    cov, v = cov / units, (noise / frame.spread) ** 2
+    d = len(cov)
+    alone = np.array_equal(cov, np.diag(cov.diagonal()))
+    pairs = [(i, j) for i in range(d) for j in range(i + 1) if i == j or not alone]
+    ways = np.zeros((len(pairs), d, d))  # each adds a square, so that Σ_0 stays a covariance
+    for way, (i, j) in zip(ways, pairs, strict=True):
+        way[[i, i, j, j], [i, j, i, j]] = 1.0
+    typical = float(cov.trace()) / d + v * len(rows.n) / float(rows.n.sum())
+
+    def slopes(at: FloatArray) -> FloatArray:
+        moved = cov + np.tensordot(at[:-1], ways, 1) * typical
+        view = fit_linear.look(rows, Point(linalg.psd_factor(moved), v + at[-1] * typical))
+        along = (ways * view.slope).sum(axis=(1, 2))
+        return np.append(along, view.slope_variance) * typical
+
+    errors = _errors(slopes, np.append(ways.reshape(len(ways), -1).T, np.zeros((d * d, 1)), axis=1))
+    return errors[:-1].reshape(d, d) * typical * units, errors[-1] * typical * frame.spread**2
+
+
+def _of_arms(table: ArmTable, cov: FloatArray, noise: float) -> tuple[FloatArray, float]:
+    pulls, frame = fit_arms.pulls_of(table)
+    square = frame.spread**2
+    variances, v = cov.diagonal() / square, noise**2 / square
+    typical = float(variances.mean()) + v
+
+    def slopes(at: FloatArray) -> FloatArray:
+        scales = np.sqrt(variances + at[:-1] * typical)
+        view = fit_arms.look(pulls, Point(scales, v + at[-1] * typical))
+        return np.append(view.slope, view.slope_variance) * typical
+
+    errors = _errors(slopes, np.eye(len(variances), len(variances) + 1))
+    return np.diag(errors[:-1]) * typical * square, errors[-1] * typical * square
+
+
+def _errors(slopes: Callable[[FloatArray], FloatArray], shown: FloatArray) -> FloatArray:
+    """Errors of the combinations in the rows of `shown`, and of the last coordinate."""
+    size = shown.shape[1]
+    here = slopes(np.zeros(size))
+    bend = np.array([here - slopes(STEP * e) for e in np.eye(size)]) / STEP
+    values, vectors = np.linalg.eigh((bend + bend.T) / 2)
+    parts = np.vstack([shown, np.eye(size)[-1]]) @ vectors
+    flat = values <= FLAT
+    endless = (parts[:, flat] ** 2).sum(axis=1) > FLAT
+    finite = (parts[:, ~flat] ** 2 / values[~flat]).sum(axis=1)
+    return np.where(endless, np.inf, np.sqrt(finite))

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from adats.learning.fitting.em import WIDE, start_noise
-from adats.learning.fitting.fitted import Fitted, RewardFigures, few_tasks, fits
-from adats.learning.fitting.grids import fewest_pulls
+from adats.learning.em import WIDE, start_noise
+from adats.learning.fit_arms import fewest_pulls
+from adats.learning.fitted import Fitted, RewardFigures, few_tasks
 from adats.learning.tables import ArmTable
 from adats.models import LinearMeta, LinearStats
 from adats.models.core import linalg
@@ -144,9 +144,6 @@ def _slopes(values: FloatArray) -> FloatArray:
     return cov
 
 
-@fits("gaussian", *STRUCTURES)
-@fits("binary", *STRUCTURES)
-@fits("count", *STRUCTURES)
 def fit_structured(table: ArmTable, *, structure: str) -> Fitted:
     """A prior whose arms share a level in every task, have any covariance, are exchangeable, or
     have means that follow from features of arms and of tasks."""

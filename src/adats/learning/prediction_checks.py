@@ -1,0 +1,298 @@
+"""Are predictions right? Calibration, drift over time, and tasks that look unlike the rest.
+
+Each reward is predicted from those before it in its task and the prior of the other tasks.
+The probability that the prediction gave to a smaller reward is uniform if all is right, also in a
+log that a bandit wrote: the choice of an action depends on the past alone, which is given here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import gammaincc, kolmogorov, stdtr
+
+from adats.learning.fit_linear import as_rows
+from adats.learning.fitted import Fitted, prior_of_others
+from adats.learning.tables import ArmTable, LinearTable, Table, evenly
+from adats.models.core.product import ProductArms
+from adats.models.core.types import FloatArray, IntArray, Rng, Task
+
+TASKS = 200  # looked at, at most
+ROWS = 100  # of each task, its first ones
+FINE = 0.03  # a distance from uniform that nobody need care about
+FAR = 0.1
+LEVEL = 0.01  # chance above which a distance may be an accident
+TILT = 0.02  # of the mean from one half
+TENSE = 0.05  # of the spread, relative
+DRIFT_LEVEL = 0.01  # size of the test: of the logs that do not move, one in a hundred is warned of
+FEWEST_TASKS = 10  # tasks
+BINS = 12  # of time, in figures
+UNLIKE = 0.05  # chance that any task at all is flagged, where all are alike
+CLOSE = 50  # so many tasks are looked at closely: their own part is taken out of the prior
+CHUNK = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Probability integral transforms of rewards, one step ahead."""
+
+    values: FloatArray  # uniform between 0 and 1 if all is right
+    tasks: int
+    # of each value: the place of its task, its arm (-1: features) and its time, if known
+    task: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+    arm: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+    time: FloatArray = field(default_factory=lambda: np.zeros(0))
+    middle: FloatArray = field(default_factory=lambda: np.zeros(0))  # of the step it was drawn in
+
+    @property
+    def distance(self) -> float:
+        """Largest gap to the uniform distribution function (Kolmogorov and Smirnov)."""
+        n, ordered = self.values.size, np.sort(self.values)
+        steps = np.arange(n + 1) / n
+        return float(max((steps[1:] - ordered).max(), (ordered - steps[:-1]).max()))
+
+    @property
+    def chance(self) -> float:
+        """Of such a distance or a larger one where all is right."""
+        return float(kolmogorov(np.sqrt(self.values.size) * self.distance))
+
+    @property
+    def bins(self) -> IntArray:
+        """Counts in ten equal parts."""
+        return np.histogram(self.values, bins=10, range=(0.0, 1.0))[0].astype(np.intp)
+
+    @property
+    def reading(self) -> str:
+        """What it means, in words."""
+        distance = self.distance
+        if distance <= FINE or self.chance > LEVEL:
+            return "Calibrated: rewards fall where the predictions say."
+        tilt = float(self.values.mean()) - 0.5
+        tense = float(self.values.std()) * np.sqrt(12.0) - 1.0
+        found = []
+        if abs(tense) > TENSE:
+            found.append(
+                "predictions are too sure: rewards fall too often far out, as with heavy tails, "
+                "with a noise that differs between tasks, or with tasks that drift"
+                if tense > 0
+                else "predictions are not sure enough: rewards fall too often near the middle"
+            )
+        if abs(tilt) > TILT:
+            found.append(f"rewards are {'higher' if tilt > 0 else 'lower'} than predicted")
+        words = "; ".join(found) or "rewards do not have the shape that the model gives them"
+        return f"{'Not' if distance > FAR else 'Not quite'} calibrated: {words}."
+
+
+def calibrate(table: Table, fitted: Fitted, rows: Sequence[Any], *, rng: Rng) -> Calibration:
+    """Transforms of the rewards of some tasks; the prior of each comes from the other tasks.
+
+    `rows` has a task, its actions (arms as indices, or features), its rewards in the order of
+    time, and if known their times. For rewards with steps (0 or 1, and counts) a point of the step
+    is drawn with `rng`.
+    """
+    if not rows:
+        raise ValueError("no rows to look at: give those of at least one task")
+    place = {task: i for i, task in enumerate(table.tasks)}
+    chosen = evenly(len(rows), TASKS).tolist()
+    values, middles, tasks, arms, times = [], [], [], [], []
+    for task, actions, rewards, *clock in (rows[i] for i in chosen):
+        if task not in place:
+            raise ValueError(f"task {task!r} has rows, but is not in the statistics")
+        prior = prior_of_others(table, fitted, place[task])
+        low, high = prior.ranks(actions[:ROWS], rewards[:ROWS])
+        found = low + rng.random(low.size) * (high - low)
+        values.append(found)
+        middles.append((low + high) / 2)
+        tasks.append(np.full(found.size, place[task]))
+        arms.append(np.full(found.size, -1) if actions.ndim > 1 else actions[:ROWS])
+        times.append(clock[0][:ROWS] if clock else np.full(found.size, np.nan))
+    parts = [np.concatenate(part) for part in (values, tasks, arms, times, middles)]
+    return Calibration(parts[0], len(chosen), *parts[1:])
+
+
+# Do rewards move over the time of the log? Where all is right, how far one falls from what was
+# predicted has nothing to do with the date, also in a log that a bandit wrote.
+
+
+class Drift(NamedTuple):
+    """The strongest movement that was found."""
+
+    chance: float  # of one as strong in a log that does not move, for all that was looked at
+    what: str  # all rewards, or the name of an arm
+    shift: float  # by how much later rewards rank higher, from the first to the last day
+    looked: int  # movements looked at
+
+    @property
+    def warning(self) -> str | None:
+        if self.chance >= DRIFT_LEVEL:
+            return None
+        way = "higher" if self.shift > 0 else "lower"
+        return (
+            f"rewards move over the time of the log: of {self.what} the late ones are {way} than "
+            f"the early ones teach (chance {self.chance:.1g} if nothing moved); fit to the latest "
+            "part of the log, or let each period be a task"
+        )
+
+
+def drift(found: Calibration, names: Sequence[str]) -> Drift | None:
+    """Trends and bends of ranks over time, of all rewards and of each arm; None: too few tasks.
+
+    Every chance is that of a t test over tasks; the least is multiplied by their number.
+    """
+    known = np.isfinite(found.time) if found.time.size else np.zeros(0, dtype=bool)
+    if not known.any() or np.unique(found.task[known]).size < FEWEST_TASKS:
+        return None
+    time, rank, arm = found.time[known], found.middle[known] - 0.5, found.arm[known]
+    task = np.unique(found.task[known], return_inverse=True)[1]
+    span = float(np.ptp(time))
+    if not span > 0:
+        return None
+    at = (time - time.min()) / span
+    trend = at - at.mean()
+    bend = trend**2 - (trend**2).mean()
+    bend -= trend * float(trend @ bend) / float(trend @ trend)
+    tests = []
+    groups = [("all rewards", np.ones(at.size, dtype=bool))]
+    groups += [(f"arm {name}", arm == k) for k, name in enumerate(names) if (arm == k).any()]
+    for what, some in groups[: 1 if len(groups) == 2 else None]:
+        for shape in (trend, bend):
+            chance = _chance(np.bincount(task[some], (shape * rank)[some]).astype(np.float64))
+            slope = float(trend[some] @ rank[some]) / max(float(trend[some] @ trend[some]), 1e-300)
+            tests.append((chance, what, slope))
+    chance, what, shift = min(tests)
+    return Drift(min(1.0, chance * len(tests)), what, shift, len(tests))
+
+
+def _chance(sums: FloatArray) -> float:
+    """Of a mean as far from zero, from one number a task; few that weigh much count as few."""
+    squares = float((sums**2).sum())
+    if not squares > 0:
+        return 1.0
+    degrees = max(squares**2 / float((sums**4).sum()) - 1.0, 1.0)
+    return 2 * float(stdtr(degrees, -abs(float(sums.sum())) / np.sqrt(squares)))
+
+
+class Allocation(NamedTuple):
+    """Which part of the pulls each arm got over time."""
+
+    time: FloatArray  # seconds since 1970: middles of equal parts of the log
+    shares: FloatArray  # (parts, arms)
+
+
+def allocation(found: Calibration, arms: int) -> Allocation | None:
+    """Of the tasks that were looked at; None where arms or times are not known."""
+    known = np.isfinite(found.time) & (found.arm >= 0) if found.time.size else np.zeros(0, bool)
+    if not known.any() or not np.ptp(found.time[known]) > 0:
+        return None
+    edges = np.quantile(found.time[known], np.linspace(0, 1, BINS + 1))
+    edges = np.unique(edges)
+    part = np.clip(np.searchsorted(edges, found.time[known], side="right") - 1, 0, len(edges) - 2)
+    counts = np.zeros((len(edges) - 1, arms))
+    np.add.at(counts, (part, found.arm[known]), 1.0)
+    total = counts.sum(axis=1, keepdims=True)
+    full = total[:, 0] > 0
+    return Allocation(((edges[1:] + edges[:-1]) / 2)[full], (counts / np.maximum(total, 1.0))[full])
+
+
+# How likely is a task, if the prior comes from the others?
+
+
+class Outlier(NamedTuple):
+    task: Task
+    chance: float  # that a task is as far off as this one, or farther
+    what: str
+    flagged: bool  # the chance is below UNLIKE over the number of tasks
+
+
+def outliers(table: Any, fitted: Fitted, *, most: int = 5) -> list[Outlier]:
+    """The `most` unlikely tasks, the least likely first."""
+    prior = fitted.meta.task_prior()
+    if table.arms is None:
+        far, rank = _distances(prior, table)
+        far = -gammaincc(np.maximum(rank, 1) / 2, far / 2)
+    else:
+        far = _screened(prior.one_family, table)
+    found = []
+    for i in np.argsort(-far, kind="stable")[:CLOSE].tolist():
+        others = prior_of_others(table, fitted, i)
+        one = table.subset(np.array([i]))
+        if table.arms is None:
+            chance, what = _linear_chance(others, one)
+        else:
+            chance, what = _arm_chance(others.one_family, one)
+        found.append(Outlier(table.tasks[i], chance, what, chance < UNLIKE / len(table)))
+    return sorted(found, key=lambda task: task.chance)[:most]
+
+
+# linear
+
+
+def _distances(prior: Any, table: LinearTable) -> tuple[FloatArray, FloatArray]:
+    """Squared distance of each task's least-squares estimate from the prior, and its dimension.
+
+    Of tasks that are alike it is χ² with as many degrees of freedom; N is the covariance of the
+    rows y - R mean that stand for a task.
+    """
+    far, ranks = np.empty(len(table)), np.empty(len(table))
+    for i in range(0, len(table), CHUNK):
+        root, y, seen = as_rows(table.moments[i : i + CHUNK])
+        y, half = (y - root @ prior.mean) / prior.noise, root @ prior.factor / prior.noise
+        cov = half @ half.transpose(0, 2, 1) + np.eye(len(prior.mean))
+        far[i : i + CHUNK] = (y * np.linalg.solve(cov, y[:, :, None])[:, :, 0]).sum(axis=1)
+        ranks[i : i + CHUNK] = seen.sum(axis=1)
+    return far, ranks
+
+
+def _linear_chance(prior: Any, one: LinearTable) -> tuple[float, str]:
+    far, rank = (float(value[0]) for value in _distances(prior, one))
+    if rank == 0:
+        return 1.0, "no rows"
+    what = f"squared distance {far:.1f}, where {rank:.0f} is usual, from {_rows(one.n[0])}"
+    return float(gammaincc(rank / 2, far / 2)), what
+
+
+# arms
+
+
+def _spread(prior: ProductArms, count: FloatArray) -> FloatArray:
+    """Standard deviation of the average of `count` rewards of each arm, over tasks."""
+    variance = prior.scale**2
+    noise = float(np.sqrt(prior.reward_variance.flat[0]))
+    spread: FloatArray = np.sqrt(variance + prior.STATS.within(prior.mean, variance, noise) / count)
+    return spread
+
+
+def _screened(prior: ProductArms, table: ArmTable) -> FloatArray:
+    """How many standard deviations the worst arm of each task is off."""
+    count, total = table.table[:, 0], table.table[:, 1]
+    often = np.where(count > 0, count, 1.0)
+    off = np.abs(total / often - prior.mean) / _spread(prior, often)
+    worst: FloatArray = np.where(count > 0, off, 0.0).max(axis=1)
+    return worst
+
+
+def _arm_chance(prior: ProductArms, one: ArmTable) -> tuple[float, str]:
+    """That of the worst arm, times the number of arms pulled."""
+    pulled = np.flatnonzero(one.table[0, 0] > 0)
+    if not pulled.size:
+        return 1.0, "no rows"
+    prior, (count, total) = prior.columns(pulled.tolist()), one.table[0, :2, pulled].T
+    chances = _tails(prior, count, total)
+    k = int(np.argmin(chances))
+    what = (
+        f"arm {one.arms[pulled[k]]}: {total[k] / count[k]:.3g} on average in {_rows(count[k])}, "
+        f"where {prior.mean[k]:.3g} ± {_spread(prior, count)[k]:.2g} is usual"
+    )
+    return min(1.0, float(chances[k]) * pulled.size), what
+
+
+def _rows(count: float) -> str:
+    return f"{count:.0f} row{'s' if count > 1 else ''}"
+
+
+def _tails(prior: ProductArms, count: FloatArray, total: FloatArray) -> FloatArray:
+    """Chances of totals as far out, or farther, on either side."""
+    low, high = prior.total_chances(count, total)
+    chances: FloatArray = np.minimum(1.0, 2 * np.minimum(low, high))
+    return chances
