@@ -609,7 +609,7 @@ class Play:
             book.version = self.version(name)
 
     def version(self, name):
-        return self.local.engine.served(TENANT, name).version
+        return self.local.engine.served(TENANT, name).snapshot.version
 
     def forget(self, name, task):
         book = self.books[name]
@@ -746,7 +746,7 @@ class Play:
         is believed is nearly the library's."""
         book, served = self.books[name], self.local.engine.served(TENANT, name)
         most = NEARLY_AT_FIRST if agent.meta.total.high[-1] < FEW_REWARDS else NEARLY
-        nearly(served.meta.task_prior(), agent.meta.task_prior(), most)
+        nearly(served.snapshot.meta.task_prior(), agent.meta.task_prior(), most)
         meta = book.case.meta()
         for arm in book.added:
             meta = meta.with_arm(arm["name"], meta.arms.index(arm["like"]))
@@ -759,8 +759,8 @@ class Play:
             belief, view = served.posterior(task), self.local.task(name, task)
             nearly(belief, agent.posterior(task), most)
             np.testing.assert_allclose([p.mean for p in view.parts], belief.mean, **CLOSE)
-            meta = meta.absorb(served.meta.digest(own.stats).message)
-        np.testing.assert_allclose(meta.total.value(), served.meta.total.value(), **CLOSE)
+            meta = meta.absorb(served.snapshot.meta.digest(own.stats).message)
+        np.testing.assert_allclose(meta.total.value(), served.snapshot.meta.total.value(), **CLOSE)
 
     def _meta_pairs(self, name, agent):
         book, view = self.books[name], self.local.meta(name)

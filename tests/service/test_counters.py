@@ -181,7 +181,7 @@ def test_beliefs_are_noted_as_tasks_come_and_every_hour(local):
     assert tasks[:13] == [*range(12), 13]
     assert all(10 * b >= 11 * a for a, b in pairwise(tasks[:-1]))
     assert (noted[-1].tasks, noted[-1].time) == (40, local.clock.time)
-    prior = local.engine.served(TENANT, "x").meta.task_prior()
+    prior = local.engine.served(TENANT, "x").snapshot.meta.task_prior()
     for kept, now in ((noted[-1].mean, prior.mean), (noted[-1].scale, prior.scale)):
         np.testing.assert_array_equal(np.frombuffer(kept), now)
     best = np.frombuffer(noted[-1].best)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from adats.models.latent import base
-from adats.service import served_experiment
+from adats.service import folds
 from adats.service.messages import DecisionRequest, NewArm, RewardRequest
 from adats.service.replay import replay
 from adats.service.served_experiment import ServedExperiment
@@ -31,8 +31,8 @@ SPECS = {"gaussian": GAUSSIAN, "clicks": CLICKS, "linear": LINEAR}
 
 @pytest.fixture(params=SPECS)
 def local(request, tmp_path, monkeypatch):
-    monkeypatch.setattr(served_experiment, "LARGE_TOTAL", 0)
-    monkeypatch.setattr(served_experiment, "MOST_UNFOLDED", 3)
+    monkeypatch.setattr(folds, "LARGE_TOTAL", 0)
+    monkeypatch.setattr(folds, "MOST_UNFOLDED", 3)
     monkeypatch.setattr(base, "FEW_REWARDS", 0.0)  # else each reward of clicks has a new anchor
     local = Local(tmp_path / "x.db")
     local.put("x", SPECS[request.param])
@@ -65,9 +65,11 @@ def test_who_reads_the_store_knows_what_memory_knows(local):
     for i in range(30):
         play(local, 3 * i, 3, tasks=5)
         served, changed = read(path)
-        own = local.engine.served("default", "x").meta
-        np.testing.assert_allclose(served.meta.total.value(), own.total.value(), 1e-13, 1e-13)
-        assert served.meta.generation == own.generation
+        own = local.engine.served("default", "x").snapshot.meta
+        np.testing.assert_allclose(
+            served.snapshot.meta.total.value(), own.total.value(), 1e-13, 1e-13
+        )
+        assert served.snapshot.meta.generation == own.generation
         written.add(kept_total(path))
         unfolded.append(changed)
     assert len(written) < 25  # of 90 commits with a reward
@@ -99,8 +101,8 @@ def test_it_is_written_when_a_task_is_forgotten_or_an_arm_is_added(local):
     local.add_arm("x", NewArm("d", **like))
     play(local, 20, 6, tasks=3)
     served, _ = read(local.store.path)
-    own = local.engine.served("default", "x").meta
-    np.testing.assert_allclose(served.meta.total.value(), own.total.value(), 1e-13, 1e-13)
+    own = local.engine.served("default", "x").snapshot.meta
+    np.testing.assert_allclose(served.snapshot.meta.total.value(), own.total.value(), 1e-13, 1e-13)
 
 
 def test_decisions_alone_do_not_write_it(local, monkeypatch):
@@ -120,8 +122,8 @@ def test_an_experiment_that_is_made_anew_before_the_commit_has_all_of_it(local):
     engine.decide("default", "x", DecisionRequest("t0", "new"))
     engine.reward("default", "x", RewardRequest("new", 1.0))
     engine.flush()
-    own = engine.served("default", "x").meta
+    own = engine.served("default", "x").snapshot.meta
     engine._served.clear()
-    again = engine.served("default", "x").meta
+    again = engine.served("default", "x").snapshot.meta
     np.testing.assert_allclose(again.total.value(), own.total.value(), 1e-13, 1e-13)
     engine.commit()

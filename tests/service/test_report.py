@@ -93,7 +93,7 @@ class World:
     def chances(self, task):
         """Of Thompson sampling to choose each of two Gaussian arms: a closed form."""
         served = self.engine.served(TENANT, self.name)
-        belief = served.posterior(task) if task in self.seen else served.meta.task_prior()
+        belief = served.posterior(task) if task in self.seen else served.snapshot.meta.task_prior()
         better = ndtr((belief.mean[1] - belief.mean[0]) / math.hypot(*belief.scale))
         return np.array([1 - better, better])
 

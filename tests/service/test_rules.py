@@ -372,7 +372,7 @@ def test_a_refused_late_reward_does_not_settle(local):
     local.engine.begin()
     with pytest.raises(rules.Conflict):
         local.engine.reward("default", "x", RewardRequest("1", 6.0))
-    assert local.engine.served("default", "x").version == version
+    assert local.engine.served("default", "x").snapshot.version == version
     assert local.store.decision(1, "1").counted is None
     local.engine.settle_due()
     local.engine.flush()

@@ -85,7 +85,7 @@ def test_a_reward_moves_two_tasks_and_in_the_end_all_are_up_to_date(local):
         local.decide("x", DecisionRequest(task, decision_id))
         before = anchors(local)
         local.reward("x", RewardRequest(decision_id, reward))
-        after, now = anchors(local), served_of(local).meta.generation
+        after, now = anchors(local), served_of(local).snapshot.meta.generation
         before[task] = generation  # its sites are new, of the anchor that there was
         stale = sorted((anchor, name) for name, anchor in before.items() if anchor != now)
         moved = {name for name in before if before[name] != after[name]}
@@ -99,7 +99,7 @@ def test_a_reward_moves_two_tasks_and_in_the_end_all_are_up_to_date(local):
 
 def test_while_rewards_are_few_each_has_a_new_anchor(local):
     play(local, events(count=30))
-    assert served_of(local).meta.generation == 30
+    assert served_of(local).snapshot.meta.generation == 30
     oldest = min(anchors(local).values())
     assert 30 - oldest <= TASKS / MOVED_TASKS  # nobody waits longer than all others take
 
@@ -107,7 +107,7 @@ def test_while_rewards_are_few_each_has_a_new_anchor(local):
 def test_what_all_tasks_taught_is_the_sum_of_what_is_kept_of_them(local):
     play(local, events())
     served = served_of(local)
-    meta = served.meta
+    meta = served.snapshot.meta
     messages = sum(meta.digest(served.stats(task)).message for task in names(local))
     np.testing.assert_allclose(meta.total.value(), messages, rtol=1e-9, atol=1e-9)
 
@@ -210,7 +210,7 @@ def test_a_changed_count_is_found_even_after_a_forgotten_task(tmp_path, local):
 def test_a_task_that_is_forgotten_is_not_moved(local):
     play(local, events()[:32])
     stale = [task for task, anchor in anchors(local).items() if anchor != 6]
-    assert served_of(local).meta.generation == 6
+    assert served_of(local).snapshot.meta.generation == 6
     assert len(stale) > 4
     for task in stale:
         local.forget("x", task)
@@ -237,7 +237,7 @@ def test_a_task_that_is_damaged_keeps_no_other_back(tmp_path, local):
 def test_an_arm_that_is_added_makes_all_tasks_stale_once(local):
     play(local, events()[:32])
     local.add_arm("x", NewArm("d", like="b"))
-    generation = served_of(local).meta.generation
+    generation = served_of(local).snapshot.meta.generation
     assert all(anchor < generation for anchor in anchors(local).values())
     play(local, [("new", f"n{i}", 1.0) for i in range(TASKS // 2 + 1)])
     assert set(anchors(local).values()) == {generation}
@@ -257,7 +257,7 @@ def test_a_reward_that_is_replaced(tmp_path):
                 local.reward("x", RewardRequest(decision_id, reward))
             assert served_of(local).stats(task).settled
         served = served_of(local)
-        meta = served.meta
+        meta = served.snapshot.meta
         messages = sum(meta.digest(served.stats(task)).message for task in names(local))
         np.testing.assert_allclose(meta.total.value(), messages, rtol=1e-9, atol=1e-9)
         beliefs.append([meta.task_prior(), *map(served.posterior, names(local))])

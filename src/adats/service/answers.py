@@ -22,20 +22,21 @@ from adats.service.messages import (
     TaskBeliefPart,
 )
 from adats.service.served_experiment import ServedExperiment
+from adats.service.snapshot import Snapshot
 from adats.service.spec import parse
 from adats.service.stores.interface import Bucket, Counts, ExperimentRow, ReadView
 
 WIDTH = float(ndtri(0.975))  # of half an interval, in standard errors
 
 
-def experiment_info(name: str, served: ServedExperiment) -> ExperimentInfo:
+def experiment_info(name: str, now: Snapshot) -> ExperimentInfo:
     return ExperimentInfo(
         name=name,
-        spec=msgspec.to_builtins(served.spec),
-        arms=None if served.arms is None else list(served.arms),
-        retired=served.retired,
-        state_version=served.version,
-        prior_version=served.prior_version,
+        spec=msgspec.to_builtins(now.spec),
+        arms=None if now.arms is None else list(now.arms),
+        retired=now.retired,
+        state_version=now.version,
+        prior_version=now.prior_version,
     )
 
 
@@ -57,22 +58,22 @@ def task_belief(task: str, served: ServedExperiment) -> TaskBelief:
         strict=True,
     )
     parts = [TaskBeliefPart(*row) for row in rows]
-    return TaskBelief(task, parts, served.version, served.prior_version)
+    return TaskBelief(task, parts, served.snapshot.version, served.snapshot.prior_version)
 
 
 def prior_belief(served: ServedExperiment) -> PriorBelief:
-    prior = served.meta.task_prior()
+    prior = served.snapshot.meta.task_prior()
     names = _names(served, prior.mean.size)
     parts = zip(names, prior.mean.tolist(), prior.scale.tolist(), strict=True)
     return PriorBelief(
         tasks=served.tasks,
         decisions=served.decisions,
         rewards=served.counted,
-        log_evidence=served.meta.log_evidence(),
+        log_evidence=served.snapshot.meta.log_evidence(),
         parts=[PriorBeliefPart(*part) for part in parts],
-        prior=prior_to_dict(served.meta),
-        state_version=served.version,
-        prior_version=served.prior_version,
+        prior=prior_to_dict(served.snapshot.meta),
+        state_version=served.snapshot.version,
+        prior_version=served.snapshot.prior_version,
     )
 
 
@@ -165,7 +166,7 @@ def names_of(served: ServedExperiment) -> list[Arm]:
 
 def _names(served: ServedExperiment, size: int) -> list[Arm]:
     """Of arms, or the numbers of coefficients."""
-    arms = None if served.dim else served.all_arms
+    arms = None if served.snapshot.dim else served.snapshot.all_arms
     return list(range(size)) if arms is None else list(arms)
 
 

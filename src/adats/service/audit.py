@@ -92,11 +92,12 @@ def audit(view: ReadView, row: ExperimentRow) -> list[str]:
     if not row.total:
         return []
     served = ServedExperiment(parse(row.spec), row, view)
-    meta = ServedExperiment(parse(row.spec), row._replace(total=b"", total_version=-1), view).meta
+    empty = row._replace(total=b"", total_version=-1)
+    meta = ServedExperiment(parse(row.spec), empty, view).snapshot.meta
     for _, state in view.tasks(row.id):
         meta = meta.absorb(served.message_of(state))
     off = 0.0
-    for one, two in zip(_figures(served.meta), _figures(meta), strict=True):
+    for one, two in zip(_figures(served.snapshot.meta), _figures(meta), strict=True):
         off = max(off, float(np.max(np.abs(one - two) / np.maximum(1.0, np.abs(two)))))
     if off <= TOLERANCE:
         return []

@@ -18,6 +18,7 @@ import msgspec
 from adats.models.core.errors import UnknownTask
 from adats.models.core.types import Arm
 from adats.service import answers, rules
+from adats.service.arm_changes import Change
 from adats.service.errors import Conflict, DamagedStore, Invalid, NotFound, Refusal, refusal
 from adats.service.field_types import CONTROL, MOST_ARMS, check_new_name
 from adats.service.group import Group
@@ -38,7 +39,7 @@ from adats.service.messages import (
     TaskBelief,
 )
 from adats.service.priors import check_cost
-from adats.service.served_experiment import Change, ServedExperiment
+from adats.service.served_experiment import ServedExperiment
 from adats.service.spec import ExperimentSpec, canonical, check, completed, parse
 from adats.service.stores.interface import (
     ChangeRow,
@@ -95,7 +96,7 @@ class Engine:
             except NotFound:
                 continue
             if self.store.many_writers and served.id not in self._current:
-                known[served.id] = served.version
+                known[served.id] = served.snapshot.version
             for one in _each(request):
                 if isinstance(one, DecisionRequest):
                     if one.task not in served.task_cache:
@@ -222,7 +223,7 @@ class Engine:
         )
         check_cost(new)
         served = ServedExperiment(new, row, self._group)  # raises if the parts do not fit
-        arms = served.all_arms or []
+        arms = served.snapshot.all_arms or []
         for i, arm in enumerate(arms):
             check_new_name(f"arms[{i}]" if isinstance(spec.arms, list) else "prior.file", arm)
             _check_told_apart("prior.file", arm, arms[:i])
@@ -233,13 +234,13 @@ class Engine:
         self._group.put_experiment(row)
 
     def about(self, tenant: str, name: str) -> ExperimentInfo:
-        return answers.experiment_info(name, self.served(tenant, name))
+        return answers.experiment_info(name, self.served(tenant, name).snapshot)
 
     def served(self, tenant: str, name: str) -> ServedExperiment:
         """The agent of an experiment, from memory or from the store, as it is now."""
         known = self._served_before(tenant, name)
         if self.store.many_writers and known.id not in self._current:
-            self._bring_up([known.id], Keys(experiments=[(known.id, known.version)]))
+            self._bring_up([known.id], Keys(experiments=[(known.id, known.snapshot.version)]))
             return self._served[tenant, name]
         return known
 
@@ -310,7 +311,8 @@ class Engine:
         if decision is None:
             raise NotFound(f"there is no decision {asked!r}")
         now = self.now()
-        reward = served.check_reward(decision, request.reward)
+        reward = request.reward
+        served.check_reward(decision, reward)
         earlier: list[RewardRow] = []
         if decision.received:
             earlier = self._group.earlier_rewards(_reward_key(served, request))
@@ -327,7 +329,7 @@ class Engine:
             row = RewardRow(
                 id=0,
                 experiment=decision.experiment,
-                version=served.version + 1,
+                version=served.snapshot.version + 1,
                 decision=decision.id,
                 reward=reward,
                 reward_id=request.reward_id,
@@ -389,7 +391,7 @@ class Engine:
 
     def _settle(self, served: ServedExperiment, decision: DecisionRow) -> DecisionRow:
         place = served.place(decision.task)
-        settled = rules.settle(decision, served.spec, served.version + 1, place)
+        settled = rules.settle(decision, served.spec, served.snapshot.version + 1, place)
         if settled.counted is not None:
             try:
                 served.check_reward(decision, settled.counted)
@@ -459,16 +461,15 @@ class Engine:
         """The same arm again changes nothing."""
         served = self._sole(tenant, name)
         change = Change(new.arm, False, new.like, new.features)
-        known = served.added(new.arm)
-        if known is not None and known == change:
+        if change in served.changes:
             return self.about(tenant, name)
         check_new_name("arm", new.arm)
-        _check_told_apart("arm", new.arm, served.all_arms or ())
-        if (served.n_arms or 0) >= MOST_ARMS:
+        _check_told_apart("arm", new.arm, served.snapshot.all_arms or ())
+        if (served.snapshot.n_arms or 0) >= MOST_ARMS:
             raise Invalid("arm", f"there are {MOST_ARMS} arms, and there cannot be more")
-        if new.features is not None and not served.dim:
+        if new.features is not None and not served.snapshot.dim:
             raise Invalid("features", "only arms of a linear model have features")
-        if new.like is not None and new.like not in (served.all_arms or ()):
+        if new.like is not None and new.like not in (served.snapshot.all_arms or ()):
             raise Invalid("like", f"there is no arm {new.like!r}")
         self.change_arm(tenant, name, change)
         return self.about(tenant, name)
@@ -476,12 +477,12 @@ class Engine:
     def retire_arm(self, tenant: str, name: str, arm: str) -> ExperimentInfo:
         served = self._sole(tenant, name)
         named: Arm = arm
-        known = served.all_arms
+        known = served.snapshot.all_arms
         if known is None or named not in known:
             named = int(arm) if arm.isascii() and arm.isdecimal() else arm
             if known is None or named not in known:
                 raise NotFound(f"there is no arm {arm!r}")
-        if named not in served.retired:
+        if named not in served.snapshot.retired:
             self.change_arm(tenant, name, Change(named, True))
         return self.about(tenant, name)
 
@@ -492,9 +493,11 @@ class Engine:
         self._add_change(served, "arm", change)
 
     def _add_change(self, served: ServedExperiment, kind: str, data: Change | None) -> None:
-        served.version += 1
+        served.number(served.snapshot.version + 1)
         text = msgspec.json.encode(data).decode()
-        self._group.add_change(ChangeRow(served.id, served.version, kind, text, self.now()))
+        self._group.add_change(
+            ChangeRow(served.id, served.snapshot.version, kind, text, self.now())
+        )
 
 
 def _each(request: object) -> Sequence[object]:

@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from adats.service.served_experiment import ServedExperiment, as_decision
+from adats.service.served_experiment import ServedExperiment
+from adats.service.snapshot import as_decision
 from adats.service.spec import parse
 from adats.service.stores.interface import ExperimentRow, ReadView
 
@@ -19,11 +20,11 @@ encode = msgspec.json.Encoder().encode
 def log(view: ReadView, row: ExperimentRow, kind: str) -> Iterator[bytes]:
     """The log as it is when the view is opened, as a file of this kind."""
     served = ServedExperiment(parse(row.spec), row, view)
-    numbered = all(isinstance(arm, int) for arm in served.all_arms or ())
+    numbered = all(isinstance(arm, int) for arm in served.snapshot.all_arms or ())
     pieces = _records(view, row.id, numbered)
     if kind == "ndjson":
         return (b"".join(encode(record) + b"\n" for record in piece) for piece in pieces)
-    return _parquet(pieces, numbered, served.dim)
+    return _parquet(pieces, numbered, served.snapshot.dim)
 
 
 def _records(view: ReadView, experiment: int, numbered: bool) -> Iterator[list[dict[str, Any]]]:

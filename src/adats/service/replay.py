@@ -5,7 +5,6 @@ do decisions after it. Then decisions may have moved, and the state is the same 
 """
 
 import math
-from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from heapq import merge
@@ -16,16 +15,17 @@ import msgspec
 import numpy as np
 
 from adats.models.core.types import FloatArray, MetaBelief, Stats
+from adats.service.arm_changes import Change
 from adats.service.engine import Engine
 from adats.service.errors import Refusal
 from adats.service.messages import DecisionRequest, RewardRequest
+from adats.service.past import Past
 from adats.service.rules import of_no_arm, when_due
-from adats.service.served_experiment import Change, ServedExperiment
+from adats.service.served_experiment import ServedExperiment
 from adats.service.spec import parse
 from adats.service.stores.interface import DecisionRow, ExperimentRow, ReadView, Store
 
 COMMITS_IN_ONE = 1000  # commits of the log in one transaction
-VERSIONS_KEPT = 200
 TOLERANCE = 1e-9  # relative: what is left of the order of sums
 ALIKE = 0.1  # standard deviations: what is left of digests made elsewhere
 CHOICE_FIELDS = ("action", "features", "state_version", "prior_version", "holdout", "explored")
@@ -72,8 +72,8 @@ def replay(
             _commit(engine)
             player.begin()
         if source.many_writers:  # a decision may be of an earlier version than the fold it is in
-            engine.served(row.tenant, row.name).past = deque(maxlen=VERSIONS_KEPT)
-        loosely = player.forgotten > 0 and engine.served(row.tenant, row.name).meta.RENEWS
+            engine.served(row.tenant, row.name).past = Past()
+        loosely = player.forgotten > 0 and engine.served(row.tenant, row.name).snapshot.meta.RENEWS
         for version, together in groupby(_events(source, row), lambda event: event.version):
             player.start(version)
             for event in together:
@@ -95,9 +95,9 @@ def replay(
                 player.begin()
         if source.many_writers:  # the last fold may have had no event that is left
             played = engine.served(row.tenant, row.name)
-            played.version = max(played.version, row.version)
+            played.number(max(played.snapshot.version, row.version))
         _commit(engine)
-        meta = engine.served(row.tenant, row.name).meta if loosely else None
+        meta = engine.served(row.tenant, row.name).snapshot.meta if loosely else None
         with target.view() as replayed:
             differences += compare(source, replayed, row, meta)
     return Replayed(events, decisions, changed, moved, differences)
@@ -142,7 +142,7 @@ class _Player:
 
     def start(self, version: int) -> None:
         """The next commit; those in between were of tasks that are forgotten."""
-        self._engine.served(*self._name).version = version - 1
+        self._engine.served(*self._name).number(version - 1)
 
     def end(self) -> None:
         self._engine.end_commit(*self._name)
@@ -176,11 +176,10 @@ class _Player:
         asked = {} if row.request is None else msgspec.json.decode(row.request)
         request = DecisionRequest(row.task, row.decision_id, **asked)
         before = served.task_cache.get(row.task)
-        with served.as_of(row.state_version, row.task):
-            made = served.decide(request, row.decision_id, engine.now())
+        made = served.decide(request, row.decision_id, engine.now(), row.state_version)
         if made.action != row.action:  # what was done counts
             served.record_decision(row, before)
-        due = when_due(served.spec, row.time, served.counts_pending)
+        due = when_due(served.spec, row.time, served.snapshot.setup.counts_pending)
         fresh = row._replace(
             id=0,
             experiment=made.experiment,
@@ -280,7 +279,7 @@ def compare(
 
 def _taught(view: ReadView, row: ExperimentRow) -> FloatArray:
     """The sum of all messages, with what tasks have learned since it was written."""
-    return ServedExperiment(parse(row.spec), row, view).meta.sums()
+    return ServedExperiment(parse(row.spec), row, view).snapshot.meta.sums()
 
 
 def _close_bytes(left: bytes, right: bytes) -> bool:

@@ -259,7 +259,7 @@ class Service:
     async def about(self, request: Request) -> Reply:
         name = request.path["name"]
         return await self._read(
-            request, lambda view, row: answers.experiment_info(name, _at_work(view, row))
+            request, lambda view, row: answers.experiment_info(name, _at_work(view, row).snapshot)
         )
 
     async def task(self, request: Request) -> Reply:

@@ -1,0 +1,295 @@
+"""An experiment at one version, without its tasks: what it decides, and what a reward changes.
+
+Nothing is changed in place: a task's state goes in, and another comes out.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, cast
+
+import msgspec
+import numpy as np
+
+from adats.agents.choice import Choice
+from adats.agents.decision import Decision
+from adats.agents.pending import without_pulls
+from adats.agents.steps import Setup
+from adats.agents.task_state import TaskState
+from adats.models.core.types import Arm, ArmBelief, BoolArray, FloatArray, MetaBelief, Rng
+from adats.service.arm_changes import Change, check_change, setup_of
+from adats.service.errors import Invalid
+from adats.service.messages import DecisionRequest
+from adats.service.priors import prior_of
+from adats.service.spec import ExperimentSpec, check
+from adats.service.stores.interface import DecisionRow, LearnedReward, Reward
+
+ROUND_OFF = 1e6  # a reward taken out whose square is this much larger than the rest leaves that
+
+
+class Unfolded(NamedTuple):
+    """A task that has learned something in this commit: as it was before, and in which arms."""
+
+    before: TaskState
+    arms: set[int]
+
+
+class LearnedTask(NamedTuple):
+    """What a reward makes of a task."""
+
+    state: TaskState  # not digested
+    arms: Iterable[int]  # that have changed
+    what: LearnedReward
+
+
+class Snapshot(NamedTuple):
+    """All of an experiment but its tasks."""
+
+    spec: ExperimentSpec
+    version: int  # commits so far
+    prior_version: int
+    setup: Setup
+    meta: MetaBelief  # what all tasks taught
+    blank: TaskState  # of a task of which nothing is known
+
+    @classmethod
+    def first(cls, spec: ExperimentSpec) -> "Snapshot":
+        """Before anything has happened; `Invalid` if the parts do not fit."""
+        check(spec)
+        meta = prior_of(spec)
+        setup = setup_of(spec, meta)
+        if setup.counts_pending and not setup.arms.n_features:  # an index needs quantiles
+            try:
+                cast(ArmBelief, meta.task_prior()).upper(0.0)
+            except ValueError as error:
+                raise Invalid("policy.name", str(error)) from None
+        return cls(spec, 0, 1, setup, meta, setup.new_state(meta))
+
+    def with_meta(self, meta: MetaBelief) -> "Snapshot":
+        return self._replace(meta=meta)
+
+    # arms
+
+    def changed(self, change: Change) -> "Snapshot":
+        """With an arm more, or one that is retired; `Invalid` if that cannot be."""
+        setup, meta = self.setup, self.meta
+        check_change(self.spec, setup.arms, change)
+        try:
+            if change.retired:
+                return self._replace(setup=setup.with_arms(setup.arms.retire(change.arm)))
+            setup, meta = setup.with_arm(meta, change.arm, change.like, change.features)
+        except ValueError as error:
+            raise Invalid("arm", str(error)) from None
+        number, blank = self.prior_version + 1, setup.new_state(meta)
+        return self._replace(prior_version=number, setup=setup, meta=meta, blank=blank)
+
+    @property
+    def n_arms(self) -> int | None:
+        return self.setup.arms.count
+
+    @property
+    def dim(self) -> int:
+        """Features of a linear model, else 0."""
+        return self.setup.arms.n_features
+
+    @property
+    def arms(self) -> list[Arm] | None:
+        """The arms that can still be chosen; None where features come with every decision."""
+        return None if self.n_arms is None else self._named(self.setup.arms.open)
+
+    @property
+    def all_arms(self) -> list[Arm] | None:
+        """Retired ones too; None where features come with every decision."""
+        return None if self.n_arms is None else self._named(range(self.n_arms))
+
+    @property
+    def retired(self) -> list[Arm]:
+        return self._named(sorted(self.setup.arms.retired))
+
+    def _named(self, arms: Iterable[int]) -> list[Arm]:
+        return [cast(Arm, self.setup.arms.name(arm)) for arm in arms]
+
+    # decisions
+
+    def present(self, state: TaskState, unfolded: Unfolded | None) -> tuple[MetaBelief, TaskState]:
+        """What all taught, with what this task has learned in this commit."""
+        if unfolded is None:
+            return self.meta, state
+        before, arms = unfolded
+        digest, meta = self.meta.replace_task(before.digested(self.meta), state.stats, sorted(arms))
+        return meta, state._replace(stats=digest.stats, digest=digest)
+
+    def decide(
+        self,
+        request: DecisionRequest,
+        state: TaskState,
+        unfolded: Unfolded | None,
+        rng: Rng,
+        draws: int,
+    ) -> tuple[Choice, TaskState, FloatArray | None]:
+        """A choice, the task's state after it, and the features of the arms; or `Invalid`.
+
+        `draws` is the seed of draws that count chances.
+        """
+        rows, mask = None, self.setup.arms.not_retired
+        if self.dim or self.setup.counts_pending or has_other_fields(request):
+            rows, mask = self._asked(request)
+        meta, state = self.present(state, unfolded)
+        try:
+            choice, after = self.setup.decide(
+                meta, state, rng, rows, mask, request.horizon, draws=draws, logged=True
+            )
+        except ValueError as error:  # the oracle finds no action among the allowed arms
+            raise Invalid("allowed", str(error)) from None
+        return choice, after, rows
+
+    def _asked(self, request: DecisionRequest) -> tuple[FloatArray | None, BoolArray | None]:
+        """Rows of features, and which may be chosen; `Invalid`, with the field, if that is wrong"""
+        arms = self.setup.arms
+        try:
+            rows = arms.rows(request.features, self.blank.stats.pending_shape[0])
+        except ValueError as error:
+            raise Invalid("features", str(error)) from None
+        try:
+            mask = arms.mask(request.allowed, None if rows is None else len(rows))
+        except ValueError as error:
+            raise Invalid("allowed", str(error)) from None
+        if self.spec.policy.name in ("index", "far") and request.horizon is None:
+            raise Invalid("horizon", "this policy plans ahead: say how many rounds are left")
+        return rows, mask
+
+    def awaiting(self, decision: DecisionRow, state: TaskState) -> TaskState:
+        """The state of a task after a decision that was made elsewhere."""
+        if not self.setup.counts_pending:
+            return state
+        action, features = _pull(decision)
+        if features is None:
+            return self.setup.awaiting(state, None, self.setup.arms.pulled(action, None))
+        return self.setup.awaiting(state, np.atleast_2d(features), slice(None))
+
+    # rewards
+
+    def check_reward(
+        self,
+        decision: DecisionRow,
+        reward: Reward,
+        present: Callable[[], tuple[MetaBelief, TaskState]],
+    ) -> None:
+        """Raise `Invalid` if the decision, the model or the task at `present` cannot have it."""
+        action = decision.action
+        if isinstance(action, list) != isinstance(reward, list):
+            due = "a list, one number an arm" if isinstance(action, list) else "one number"
+            raise Invalid("reward", f"the reward of this decision is {due}; got {reward!r}")
+        if isinstance(action, list) and isinstance(reward, list) and len(reward) != len(action):
+            raise Invalid("reward", f"{len(action)} arms need as many rewards, got {len(reward)}")
+        try:
+            for value in reward if isinstance(reward, list) else [reward]:
+                self.blank.stats.check_reward(value)
+            if self.dim and decision.counted is None:
+                meta, state = present()
+                stats = state.stats.add(self._pulled(decision), reward)
+                meta.check_change(state.digested(meta), stats)
+        except ValueError as error:
+            raise Invalid("reward", str(error)) from None
+
+    def counted(
+        self, decision: DecisionRow, reward: Reward, state: TaskState, given_up: bool
+    ) -> LearnedTask:
+        """A reward for a decision that had none in the statistics.
+
+        If the decision was given up, its pull is not pending any more: another's may be.
+        """
+        pulled, pending = self._pulled(decision), state.pending
+        if pending is not None and not given_up:
+            pending = without_pulls(pending, pulled)
+        stats = state.stats.add(pulled, reward)
+        return LearnedTask(
+            state._replace(stats=stats, digest=None, pending=pending),
+            self._arms_in(pulled),
+            LearnedReward(decision.action, decision.features, reward),
+        )
+
+    def recounted(
+        self,
+        decision: DecisionRow,
+        old: Reward,
+        new: Reward,
+        state: TaskState,
+        rows: Callable[[], Iterable[DecisionRow]],
+    ) -> LearnedTask:
+        """Another reward in place of one that counts; `rows` gives the decisions of the task."""
+        what = LearnedReward(decision.action, decision.features, new, old)
+        pulled, nothing = self._pulled(decision), self.blank.stats
+        out = nothing.add(pulled, old)
+        stats = state.stats - out + nothing.add(pulled, new)
+        arms = self._arms_in(pulled)
+        if stats.dwarfed_by(out, ROUND_OFF):  # count from the log
+            stats, arms = nothing, range(self.meta.n_arms)
+            for row in rows():
+                value = new if row.decision_id == decision.decision_id else row.counted
+                if value is not None:
+                    stats = stats.add(self._pulled(row), value)
+            what = what._replace(stats=stats.flat().tobytes())
+        return LearnedTask(state._replace(stats=stats, digest=None), arms, what)
+
+    def with_learned(
+        self, state: TaskState, learned: Iterable[LearnedReward]
+    ) -> tuple[TaskState, Unfolded]:
+        """A task as it was folded last, with what it has learned since."""
+        stats, nothing = state.stats, self.blank.stats
+        arms: set[int] = set()
+        for one in learned:
+            pulled = self._pulled(one)
+            if one.stats is not None:
+                stats = type(nothing).from_flat(np.frombuffer(one.stats))
+                arms.update(range(self.meta.n_arms))
+                continue
+            if one.instead is not None:
+                stats = stats - nothing.add(pulled, one.instead) + nothing.add(pulled, one.reward)
+            else:
+                stats = stats.add(pulled, one.reward)
+            arms.update(self._arms_in(pulled))
+        return state._replace(stats=stats, digest=None), Unfolded(state, arms)
+
+    def given_up(self, decision: DecisionRow, state: TaskState) -> TaskState:
+        """No reward will come: its pull is not pending any more."""
+        if state.pending is None:
+            return state
+        return state._replace(pending=without_pulls(state.pending, self._pulled(decision)))
+
+    def _pulled(self, row: DecisionRow | LearnedReward) -> Any:
+        return self.setup.arms.pulled(*_pull(row))
+
+    def _arms_in(self, pulled: Any) -> Iterable[int]:
+        """Arms whose statistics a pull changes; none where they are rows of features."""
+        if self.dim:
+            return ()
+        return (pulled,) if type(pulled) is int else np.atleast_1d(pulled).tolist()
+
+
+def as_decision(row: DecisionRow) -> Decision:
+    action, features = _pull(row)
+    chance = tuple(row.propensity) if isinstance(row.propensity, list) else row.propensity
+    return Decision(row.task, action, features, row.decision_id, row.time, chance)
+
+
+def _pull(row: DecisionRow | LearnedReward) -> tuple[Arm | tuple[Arm, ...], FloatArray | None]:
+    action = tuple(row.action) if isinstance(row.action, list) else row.action
+    if row.features is None:
+        return action, None
+    features = np.frombuffer(row.features)
+    if isinstance(action, tuple):
+        features = features.reshape(len(action), -1)
+    return action, features
+
+
+def has_other_fields(request: DecisionRequest) -> bool:
+    """Whether more than the task was given."""
+    return not (request.features is None and request.allowed is None and request.horizon is None)
+
+
+def other_fields(request: DecisionRequest) -> str | None:
+    """What was asked besides the task, to make the decision again."""
+    if not has_other_fields(request):
+        return None
+    names = ("features", "allowed", "horizon")
+    given = {name: value for name in names if (value := getattr(request, name)) is not None}
+    return msgspec.json.encode(given).decode()
