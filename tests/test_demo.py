@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from adats.demo import load_segments, story as demo
+from adats.demo import load_segments
+from adats.demo import story as demo
 from adats.simulation.kernels import registry
 from command import call
 

@@ -161,7 +161,7 @@ def lift(policy: RewardMoments, holdout: RewardMoments) -> Lift:
 
 
 def names_of(served: ServedExperiment) -> list[Arm]:
-    return _names(served, served.meta.task_prior().mean.size)
+    return _names(served, served.snapshot.meta.task_prior().mean.size)
 
 
 def _names(served: ServedExperiment, size: int) -> list[Arm]:

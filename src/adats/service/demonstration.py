@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import msgspec
 import numpy as np
@@ -43,7 +43,7 @@ class Visitors(NamedTuple):
 
     @property
     def arms(self) -> list[str]:
-        return list(self.spec["arms"])  # type: ignore[call-overload]
+        return list(cast("list[str]", self.spec["arms"]))
 
 
 def demonstration() -> list[Visitors]:

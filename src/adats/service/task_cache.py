@@ -1,5 +1,6 @@
 """The task states of one experiment: in the store, and the last used in memory too."""
 
+import math
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
@@ -162,7 +163,10 @@ class StaleTasks:
 
 def _packed(state: TaskState, generation: int | None) -> TaskRow:
     pending = None if state.pending is None else state.pending.tobytes()
-    return TaskRow(state.stats.flat().tobytes(), state.rounds, pending, generation)
+    pulls = state.stats.arm_pulls
+    rewards = 0.0 if pulls is None else float(pulls.sum())
+    size = int(2 * math.log2(1 + rewards)) if rewards > 0 else None
+    return TaskRow(state.stats.flat().tobytes(), state.rounds, pending, generation, size=size)
 
 
 def unpacked(row: TaskRow, blank: TaskState) -> TaskState:

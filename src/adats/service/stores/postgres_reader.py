@@ -200,11 +200,18 @@ class PostgresReadView(PostgresReader):
 
     def tasks(self, experiment: int) -> Iterator[tuple[str, TaskRow]]:
         sql = (
-            "SELECT t.task, f.stats, f.rounds, f.pending, f.generation FROM folded f "
+            "SELECT t.task, f.stats, f.size, f.rounds, f.pending, f.generation FROM folded f "
             "JOIN tasks t ON t.id = f.task_id WHERE f.experiment = %s ORDER BY t.id"
         )
-        for task, stats, *row in self._stream(sql, (experiment,)):
-            yield task, TaskRow(unpacked(stats), *row)
+        for task, stats, size, rounds, pending, generation in self._stream(sql, (experiment,)):
+            yield task, TaskRow(unpacked(stats), rounds, pending, generation, size=size)
+
+    def largest_tasks(self, experiment: int, limit: int) -> list[str]:
+        sql = (
+            "SELECT t.task FROM folded f JOIN tasks t ON t.id = f.task_id "
+            "WHERE f.experiment = %s AND f.size IS NOT NULL ORDER BY f.size DESC LIMIT %s"
+        )
+        return [task for (task,) in self._all(sql, (experiment, limit))]
 
     def unfolded(self, experiment: int) -> set[str]:
         sql = (

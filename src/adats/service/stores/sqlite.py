@@ -182,7 +182,10 @@ class SQLiteReader:
         return [rows.decision_from(row) for row in reversed(found)]
 
     def largest_tasks(self, experiment: int, limit: int) -> list[str]:
-        sql = "SELECT task FROM tasks WHERE experiment = ? LIMIT ?"
+        sql = (
+            "SELECT task FROM tasks WHERE experiment = ? AND size IS NOT NULL "
+            "ORDER BY size DESC LIMIT ?"
+        )
         return [task for (task,) in self._all(sql, (experiment, limit))]
 
     def changes(self, experiment: int) -> Iterator[ChangeRow]:

@@ -136,6 +136,8 @@ def task_checksum(key: TaskKey, row: TaskRow) -> int:
     if row.folded is not None:
         crc = zlib.crc32(row.folded, crc)
         more = (*more, row.folded_in)
+    if row.size is not None:
+        more = (*more, "size", row.size)
     return zlib.crc32(msgspec.json.encode((*key, row.rounds, *more)), crc)
 
 
