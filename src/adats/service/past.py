@@ -5,6 +5,7 @@ its `state_version` says.
 """
 
 from collections import deque
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from adats.agents.task_state import TaskState
@@ -30,6 +31,11 @@ class Past:
         """A commit that is about to be folded."""
         self._folds.append(_Fold(snapshot, _learned_in(commit)))
 
+    def renew(self, tasks: Iterable[tuple[str, TaskState]]) -> None:
+        """The same fold digests these anew, which have learned nothing."""
+        for task, state in tasks:
+            self._folds[-1].learned.setdefault(task, (state, []))
+
     def as_of(
         self, version: int, now: Snapshot, task: str, state: TaskState, commit: OpenCommit
     ) -> tuple[Snapshot, TaskState, Unfolded | None]:
@@ -42,7 +48,10 @@ class Past:
         if not parts:
             return snapshot, state, None
         start = parts[0][0]._replace(rounds=state.rounds, pending=state.pending)
-        return snapshot, *snapshot.with_learned(start, [one for _, some in parts for one in some])
+        learned = [one for _, some in parts for one in some]
+        if not learned:
+            return snapshot, start, None
+        return snapshot, *snapshot.with_learned(start, learned)
 
 
 def _learned_in(commit: OpenCommit) -> dict[str, tuple[TaskState, list[LearnedReward]]]:
