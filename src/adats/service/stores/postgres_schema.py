@@ -24,8 +24,9 @@ CREATE TABLE tasks (
 CREATE TABLE folded (
     task_id bigint PRIMARY KEY, experiment integer NOT NULL,
     seq bigint NOT NULL, stats bytea NOT NULL, rounds bigint NOT NULL, pending bytea,
-    generation bigint
+    generation bigint, size smallint
 ) WITH (fillfactor = 70);
+CREATE INDEX folded_by_size ON folded (experiment, size) WHERE size IS NOT NULL;
 CREATE INDEX folded_by_generation ON folded (experiment, generation)
     WHERE generation IS NOT NULL;
 CREATE TABLE folds (

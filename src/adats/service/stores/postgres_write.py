@@ -161,7 +161,8 @@ class GroupRows:
                 continue
             if key in self._last or not known.seq:
                 used.append(row | {"l": None, "d": design})
-            folded.append(row | {"e": key[0], "s": packed(state.stats), "g": state.generation})
+            row |= {"e": key[0], "s": packed(state.stats)}
+            folded.append(row | {"g": state.generation, "z": state.size})
         return used, folded
 
     def _folds(self) -> list[Row]:
