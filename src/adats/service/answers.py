@@ -66,6 +66,10 @@ def prior_belief(served: ServedExperiment) -> PriorBelief:
     )
 
 
+def names_of(served: ServedExperiment) -> list[Arm]:
+    return _names(served, served.snapshot.meta.task_prior().mean.size)
+
+
 def _names(served: ServedExperiment, size: int) -> list[Arm]:
     """Of arms, or the numbers of coefficients."""
     arms = None if served.snapshot.dim else served.snapshot.all_arms

@@ -10,6 +10,7 @@ from adats.service.field_types import (
     MOST_AT_ONCE,
     ArmName,
     ArmNames,
+    Attributes,
     Figure,
     Figures,
     MetricValues,
@@ -66,6 +67,20 @@ class DecisionRequest(Struct, forbid_unknown_fields=True, frozen=True):
     horizon: Annotated[
         Annotated[int, Meta(ge=1, le=10**12)] | None,
         doc("Rounds left in this task, this one too; the policies index and far need it."),
+    ] = None
+    attributes: Annotated[
+        Attributes | None,
+        doc(
+            "What is known of the task, by the names that the experiment declares; with its first "
+            "decision, and the same later or none."
+        ),
+    ] = None
+    design: Annotated[
+        Rows | None,
+        doc(
+            "The same as a matrix, if there are no declared attributes: how the means of the task "
+            "follow from what all tasks share, a row for each of its coefficients or arms."
+        ),
     ] = None
 
 

@@ -60,6 +60,7 @@ from adats.service.messages import (
     RewardBatchRequest,
     RewardRequest,
 )
+from adats.service.pages.routes import Pages
 from adats.service.served_experiment import ServedExperiment
 from adats.service.shared_queue import Folder, SharedQueue
 from adats.service.spec import arms_of_control, parse
@@ -113,6 +114,7 @@ class Service:
         with engine.store.view() as view:
             keys = ApiKeys(view.key_rows())
         self.access = AccessControl(keys, hosts, reopened=reopened)
+        self.pages = Pages(self._readers, self.access, self.metrics, engine.now)
         self._controls: dict[tuple[str, str], Action | None] = {}  # of experiments in use
 
     def _watch(self) -> None:
@@ -385,6 +387,7 @@ def make_app(
         Route(path.replace(":path}", ":any}"), MethodRouter(endpoints))
         for path, endpoints in paths.items()
     ]
+    routes += service.pages.routes()
     return Router(routes, default=no_route, lifespan=service.lifespan, redirect_slashes=False)
 
 

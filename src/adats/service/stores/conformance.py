@@ -218,6 +218,11 @@ def _stale(open_store: Open, name: str) -> None:
     found = store.stale_tasks(row.id, 2, (-1, ""), 9)
     _same("the oldest first, then by name", found, [(0, "c"), (1, "a"), (1, "b")])
     _same("after one of them", store.stale_tasks(row.id, 2, (0, "c"), 1), [(1, "a")])
+    sizes = {"a": 3, "b": 9, "c": 7}
+    sized = {(row.id, t): TaskRow(b"", 0, None, size=size) for t, size in sizes.items()}
+    _save(store, row, tasks=sized)
+    with store.view() as view:
+        _same("the tasks with most rewards", view.largest_tasks(row.id, 2), ["b", "c"])
     if store.many_writers:  # every fold writes the total
         store.close()
         return

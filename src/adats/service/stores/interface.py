@@ -48,6 +48,8 @@ class TaskRow(NamedTuple):
     generation: int | None = None  # in which it was digested, if that matters
     folded: bytes | None = None  # the statistics that are in the total, if those are others
     folded_in: int | None = None  # and in which: the commit that wrote it
+    design: bytes | None = None  # if the task has one of its own
+    size: int | None = None  # of n rewards, n > 0: 2 log2(1 + n), rounded down
 
 
 class LearnedReward(NamedTuple):
@@ -272,7 +274,12 @@ class Reader(Protocol):
         """In order; of some time only, if that is given."""
         ...
 
-    def decisions_of(self, experiment: int, task: str) -> list[DecisionRow]: ...
+    def decisions_of(
+        self, experiment: int, task: str, last: int | None = None
+    ) -> list[DecisionRow]:
+        """In order; the last ones only, if their number is given."""
+        ...
+
     def counts(self, experiment: int) -> dict[Bucket, Counts]: ...
 
 
@@ -294,6 +301,10 @@ class ReadView(Reader, Protocol):
 
     def rewards(self, experiment: int) -> Iterator[RewardRow]: ...
     def changes(self, experiment: int) -> Iterator[ChangeRow]: ...
+    def largest_tasks(self, experiment: int, limit: int) -> list[str]:
+        """Those of the greatest size."""
+        ...
+
     def beliefs(self, experiment: int) -> Iterator[BeliefRow]: ...
     def overdue(self, experiment: int, now: float) -> float | None: ...
     def due_count(self, now: float) -> int: ...
