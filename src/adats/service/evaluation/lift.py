@@ -18,7 +18,7 @@ from adats.service.evaluation.sequences import (
 FEW = 20  # held-out successes: below, intervals for 0/1 rewards are exact
 FEW_NUMBERS = 60  # held-out rewards that are not 0: below, there is no interval for numbers
 TASK_RATE = 0.1  # where the interval for new tasks is narrowest: at some 80 tasks
-CAUTION = 30  # the same: so many for half of the caution
+CAUTION = 300, 1000  # its weight is the first over the sum of the second and the same
 
 
 class Side(NamedTuple):
@@ -31,7 +31,7 @@ class Side(NamedTuple):
 
     def at_least(self, other: "Side") -> "Side":
         more = self.size * other.squares / np.maximum(other.size, 1) - self.squares
-        part = CAUTION / (CAUTION + self.nonzero)
+        part = CAUTION[0] / (CAUTION[1] + self.nonzero)
         return self._replace(squares=self.squares + part * np.maximum(more, 0.0))
 
 
