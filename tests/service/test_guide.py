@@ -119,6 +119,7 @@ def test_the_limits_of_the_guide_are_those_of_the_service():
     assert limits["arms, features"] == [field_types.MOST_ARMS, field_types.MOST_DIM]
     assert limits["names of tasks, arms, decisions, rewards"] == [field_types.LONGEST_NAME]
     assert limits["decisions or rewards in a batch"] == [field_types.MOST_AT_ONCE]
+    assert limits["further figures of an experiment"] == [field_types.MOST_METRICS]
     assert limits["models, or candidates of a mixture, × arms"] == [priors.MOST_CANDIDATES]
     megabytes = [operations.LARGEST_BODY / 1e6, operations.LARGEST_SPEC / 1e6]
     assert limits["a request"] == megabytes

@@ -129,6 +129,28 @@ def test_a_decision_beside_a_fold_that_has_no_events_is_made_again(tmp_path):
     assert known == [(1, 0), (2, 1), (2, 1), (4, 2)]
 
 
+def test_a_decision_beside_a_fold_that_digests_its_task_anew_is_made_again(tmp_path):
+    """It may know a reward that is folded later, and it knows the task as it was before."""
+    three = Three("anew", ALL_MODELS["clicks"])
+    one, two, folding = three.engines
+    made = [group(one, lambda t=t: three.ask(one, t)) for t in "tutw"]
+    for decision in (made[0], made[3]):
+        group(one, lambda d=decision: three.tell(one, d, 1.0))
+    folding.fold_all()
+    group(one, lambda: three.tell(one, made[1], 0.0))
+    folding.begin()
+    folding.take("default", "x")
+    folding.flush()  # with the reward of u, the other two are digested anew
+    group(one, lambda: three.tell(one, made[2], 1.0))
+    group(two, lambda: three.ask(two, "t"))
+    group(two, lambda: [three.ask(two, "w") for _ in range(2)])
+    folding.commit()
+    folding.fold_all()
+    decisions = three.check(tmp_path)
+    assert [row.version - row.state_version for row in decisions[-2:]] == [2, 2]
+    assert [row.task for row in decisions[-2:]] == ["t", "w"]
+
+
 def test_a_worker_that_has_folded_knows_what_others_learn_after_that(tmp_path):
     three = Three("folded", GAUSSIAN | {"policy": {"name": "index"}})
     one, two, folding = three.engines

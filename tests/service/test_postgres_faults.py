@@ -1,14 +1,16 @@
 """What a worker on PostgreSQL answers when something goes wrong, and what is true after that."""
 
+import os
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
 
 from adats.service.audit import check_store
-from adats.service.stores.opening import open_view
-from hammer import wait_for
+from adats.service.stores.opening import open_store, open_view
+from hammer import wait_for, waits
 from postgres import new_store
 from relay import Relay
 from served import GAUSSIAN, call, process
@@ -101,15 +103,156 @@ def test_where_the_outcome_is_unknown_there_is_no_fallback(store, relay, service
 
 
 def test_a_task_that_somebody_holds_gets_the_fallback_and_others_go_on(store, service):
-    assert decide(service, "h0", "held")[0] == decide(service, "o0", "other")[0] == 200
-    schema = store.rpartition("=")[2]
-    with psycopg.connect(store.partition("&schema")[0]) as connection:
-        held = f"SELECT 1 FROM {schema}.tasks WHERE task = 'held' FOR UPDATE"
-        connection.execute(held)
+    """Those that come with it, in the same group, do not wait for it."""
+    assert decide(service, "h0", "held")[0] == 200
+    schema, slowest = store.rpartition("=")[2], 0.0
+
+    def timed(i):
         began = time.monotonic()
-        assert decide(service, "o1", "other")[0] == 200
-        assert time.monotonic() - began < 1.0
-        status, answer = decide(service, "h1", "held")
-        assert (status, answer["fallback"]) == (503, True)
+        assert decide(service, f"o{i}", f"other {i % 5}")[0] == 200
+        return time.monotonic() - began
+
+    with outside(store) as connection, ThreadPoolExecutor(16) as pool:
+        connection.execute(f"SELECT 1 FROM {schema}.tasks WHERE task = 'held' FOR UPDATE")
+        held = [pool.submit(decide, service, f"h{i}", "held") for i in range(1, 4)]
+        for i in range(20):
+            slowest = max(slowest, *pool.map(timed, range(8 * i, 8 * i + 8)))
+        for status, answer in (one.result() for one in held):
+            assert (status, answer["fallback"]) == (503, True)
+        assert call(f"{service.rpartition('/v1')[0]}/readyz")[0] == 200
+        later = pool.submit(decide, service, "h1", "held")
+        time.sleep(0.5)
         connection.rollback()
-    assert decide(service, "h1", "held")[0] == 200
+        assert later.result()[0] == 200
+    assert slowest < 1.0
+    assert kept(store).count("h1") == 1
+
+
+def outside(store, **options):
+    """A session of somebody else, who has nothing to do with the service."""
+    return psycopg.connect(store.partition("&schema")[0], **options)
+
+
+def test_a_deadlock_is_not_seen_by_the_client(store, service):
+    """Somebody locks two tasks in the other order, and waits for longer than the service."""
+    schema = store.rpartition("=")[2]
+    known = [decide(service, f"l{task}", f"lock {task}")[1]["decision_id"] for task in "ab"]
+    tells = {"rewards": [{"decision_id": name, "reward": 1.0} for name in known]}
+    lock = f"SELECT 1 FROM {schema}.tasks WHERE task = %s FOR UPDATE"
+    with outside(store) as connection, ThreadPoolExecutor(2) as pool:
+        connection.execute("SET LOCAL deadlock_timeout = '20s'")
+        connection.execute(lock, ("lock b",))
+        answer = pool.submit(call, f"{service}/reward", "POST", tells)
+        waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        with outside(store, autocommit=True) as looking:
+            wait_for(lambda: looking.execute(waits).fetchone())
+        connection.execute(lock, ("lock a",))  # the service has that one, until it gives up
+        connection.rollback()
+        status, said = answer.result()[:2]
+    assert (status, [one["status"] for one in said["results"]]) == (200, ["counted"] * 2)
+    assert check_store(store) == []
+
+
+def test_what_the_database_could_not_serialise_is_done_again(store, service):
+    """Three times in a row it says so, at the last statement of a group."""
+    schema = store.rpartition("=")[2]
+    decide(service, "s0", "serial")
+    with outside(store, autocommit=True) as connection:
+        for statement in SERIALISATION.format(schema=schema).split("--"):
+            connection.execute(statement)
+        try:
+            assert decide(service, "s1", "serial")[0] == 200
+            (tries,) = connection.execute(f"SELECT last_value FROM {schema}.tries").fetchone()
+        finally:
+            connection.execute(f"DROP FUNCTION {schema}.fail CASCADE")
+            connection.execute(f"DROP SEQUENCE {schema}.tries")
+    assert tries == 4
+    assert kept(store).count("s1") == 1
+
+
+SERIALISATION = """
+CREATE SEQUENCE {schema}.tries
+-- CREATE FUNCTION {schema}.fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    IF nextval('{schema}.tries') < 4 THEN
+        RAISE 'could not serialize access' USING ERRCODE = '40001';
+    END IF;
+    RETURN NEW;
+END $$
+-- CREATE TRIGGER fail BEFORE INSERT ON {schema}.decisions
+FOR EACH ROW EXECUTE FUNCTION {schema}.fail()
+"""
+
+
+def test_whatever_the_database_is_set_to_groups_read_what_is_committed(store):
+    """Under another isolation they would not see what those wrote whom they have waited for."""
+    strict = store.replace("?", "?options=-c%20default_transaction_isolation%3Dserializable&")
+    opened = open_store(strict)
+    try:
+        opened._begun()
+        assert opened._one("SHOW transaction_isolation") == ("read committed",)
+    finally:
+        opened.close()
+
+
+def test_somebodys_long_transaction_keeps_nobody_from_going_on(store, service):
+    """It has read all tables and stays; rows that are deleted meanwhile cannot be cleared away."""
+    schema = store.rpartition("=")[2]
+    with outside(store) as connection:
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        before = connection.execute(f"SELECT count(*) FROM {schema}.decisions").fetchone()
+        connection.execute(f"SELECT * FROM {schema}.queue, {schema}.folded, {schema}.experiments")
+        for i in range(100):
+            status, made = decide(service, f"long{i}", f"long {i % 7}")
+            assert status == 200
+            told = {"decision_id": made["decision_id"], "reward": 1.0}
+            assert call(f"{service}/reward", "POST", told)[0] == 200
+        wait_for(lambda: not unfolded(store), 1.0)
+        assert connection.execute(f"SELECT count(*) FROM {schema}.decisions").fetchone() == before
+    assert check_store(store) == []
+
+
+def unfolded(store):
+    with open_view(store) as view:
+        return view.unfolded(view.experiment("default", "x").id)
+
+
+def test_clocks_of_workers_do_not_matter(tmp_path):
+    """One is an hour late and one an hour early; windows and times are the database's."""
+    store = new_store("clocks")
+    (tmp_path / "sitecustomize.py").write_text(WRONG_CLOCK)
+    path = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    spec = GAUSSIAN | {"window": 1.0, "default_reward": 0.0, "apply": "at_window_end"}
+
+    def worker(seconds):
+        env = os.environ | {"PYTHONPATH": path, "CLOCK_OFF": str(seconds)}
+        return process(store, env=env, stderr=subprocess.DEVNULL)
+
+    with worker(-3600) as late, worker(3600) as early:
+        assert call(f"{late.url}/v1/experiments/x", "PUT", spec)[0] == 201
+        one, two = (f"{running.url}/v1/experiments/x" for running in (late, early))
+        for i, (asked, told) in enumerate([(one, two), (two, one)] * 3):
+            status, made = decide(asked, f"c{i}")
+            assert status == 200
+            assert abs(made["time"] - time.time()) < 1.0
+            tell = {"decision_id": f"c{i}", "reward": 1.0}
+            assert call(f"{told}/reward", "POST", tell)[1]["status"] == "held"
+        decide(one, "nobody's")
+        time.sleep(1.1)
+        tell = {"decision_id": "nobody's", "reward": 1.0}
+        assert call(f"{two}/reward", "POST", tell)[1]["status"] == "late"
+        with open_view(store) as view:
+            wait_for(lambda: not waits(store))
+    with open_view(store) as view:
+        rows = list(view.decisions(view.experiment("default", "x").id))
+    assert {row.decision_id: row.counted for row in rows} == dict.fromkeys(
+        (f"c{i}" for i in range(6)), 1.0
+    ) | {"nobody's": 0.0}
+    assert check_store(store) == []
+
+
+WRONG_CLOCK = """
+import os, time
+right, off = time.time, float(os.environ["CLOCK_OFF"])
+time.time = lambda: right() + off
+time.time_ns = lambda: int(1e9 * (right() + off))
+"""

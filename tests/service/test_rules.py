@@ -201,7 +201,7 @@ def test_the_rewards_of_several_arms_sum_arm_by_arm():
 def test_a_decision_to_pull_no_arm_has_nothing_to_wait_for():
     spec = settings("sum", model="semi-bandit", size=2, window=WINDOW, apply="at_window_end")
     case = made(spec, [])
-    case.row = rules.of_no_arm(case.row)
+    case.row = rules.of_no_arm(case.row, case.spec)
     assert (case.row.due, case.row.reward, case.row.counted) == (None, [], [])
     assert tell(case, IN_TIME, []) == ("held", [])
     assert tell(case, EDGE, []) == ("duplicate", [])

@@ -130,5 +130,9 @@ def test_the_client_asks_and_tells_many(url):
         with pytest.raises(adats.Refused, match="1 of 2 were refused, first number 0: ") as found:
             client.ask_many(["other", "t0"], decision_ids=[new.decision_id, "mine"])
         assert (found.value.status, found.value.results[1].decision_id) == (409, "mine")
+        with pytest.raises(adats.Refused, match=r"metrics.no: the experiment has no such metric"):
+            client.tell(client.ask("t"), reward=1.0, metrics={"no": 1.0})
+        with pytest.raises(adats.Refused, match=r"metrics.no: the experiment has no such metric"):
+            client.tell_many([client.ask("t")], [1.0], metrics=[{"no": 1}])
         with pytest.raises(ValueError, match="zip"):
             client.tell_many(decisions[:2], [1.0])

@@ -454,8 +454,8 @@ def test_the_belief_of_the_compiled_loop_is_that_of_the_model(tasks):
     prior, instance = meta.task_prior(), problem.instance(problem.start(rng), 100, rng)
     mean, factor = prior.theta[0].copy(), np.linalg.cholesky(prior.cov)
     pulled = np.empty(100, dtype=np.intp)
-    world = (problem.chances, problem.features, instance.images, instance.draws)
-    rewards = classification.logistic_task(mean, factor, *world, rng, pulled)
+    pictures = (problem.chances, problem.features, instance.images, instance.draws, pulled)
+    rewards = classification.logistic_task(mean, factor, pictures, rng)
     np.testing.assert_array_equal(rewards, instance.draws < problem.chances[pulled])
     belief = prior.condition(problem.meta().empty().add(problem.features[pulled], rewards)).belief
     scale = np.sqrt(np.diag(factor @ factor.T))

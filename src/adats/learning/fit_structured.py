@@ -20,9 +20,8 @@ from adats.models import LinearMeta, LinearStats
 from adats.models.core import linalg
 from adats.models.core.types import FloatArray
 from adats.models.gaussian.belief import LOG_2PI
-from adats.models.latent.belief import given_sites
 from adats.models.latent.family import BINARY, FAMILIES
-from adats.models.latent.full import FullPrior
+from adats.models.latent.full import FullPrior, given_sites, site_sums
 from adats.models.latent.meta import LatentMeta
 from adats.models.latent.sites import SitePrior
 from adats.models.latent.spreads import Learned, Log, learn_full, learn_level
@@ -179,10 +178,10 @@ def fit_structured(table: ArmTable, *, structure: str) -> Fitted:
             factor = np.broadcast_to(linalg.psd_factors(wide), (some, arms, arms))
             prior = FullPrior(mean, factor, None)
             sites = its.settled(part, prior, np.zeros((3, some, arms)))
-            density[part], eta, after = given_sites(mean, factor, sites)
+            density[part], eta, after = given_sites(mean, factor, site_sums(sites, None))
             means[part] = eta
             if link is not None:
-                means[part] = link.expected(eta, np.sqrt(np.einsum("sii->si", after)))[0]
+                means[part] = link.expected(eta, np.sqrt((after**2).sum(axis=-1)))[0]
         if link is None:
             density -= other.pulls * math.log(scale.unit)
             return density, scale.centre + scale.unit * means

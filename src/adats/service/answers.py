@@ -10,7 +10,7 @@ from scipy.special import ndtri
 
 from adats.models.core.types import Arm, FloatArray
 from adats.models.prior_files import prior_to_dict
-from adats.service.counters import SEVERAL, RewardMoments, moments, tally
+from adats.service.counters import RewardMoments, moments, of_rewards, tally
 from adats.service.errors import DamagedStore
 from adats.service.messages import (
     ExperimentInfo,
@@ -122,11 +122,7 @@ class _Counted:
 
     def __init__(self, view: ReadView, row: ExperimentRow, *, several: bool) -> None:
         self._view, self._row, self._several = view, row, several
-        self._counts = self._whole(view.counts(row.id))
-
-    def _whole(self, counts: dict[Bucket, Counts]) -> dict[Bucket, Counts]:
-        """Each decision once."""
-        return {own: n for own, n in counts.items() if (own.arm == SEVERAL) == self._several}
+        self._counts = of_rewards(view.counts(row.id), several=several)
 
     def up_to(self, moment: float) -> dict[int, Counts]:
         """Of decisions that were made until then, by whether they were held out."""
@@ -142,7 +138,7 @@ class _Counted:
             until = math.nextafter(moment, math.inf)
             for decision in self._view.decisions(self._row.id, cut, until):
                 tally(some, decision, self._row.days_until)
-            for bucket, counts in self._whole(some).items():
+            for bucket, counts in of_rewards(some, several=self._several).items():
                 found[bucket.held_out] = found.get(bucket.held_out, Counts()).plus(counts)
         return found
 

@@ -4,7 +4,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Self
 from urllib.parse import quote, urlsplit
 
@@ -111,20 +111,21 @@ class Client:
         *,
         reward: Any,
         reward_id: str | None = None,
+        metrics: Mapping[str, float] | None = None,
         task: Task | None = None,
         action: Any = None,
     ) -> None:
         """Tell the reward of a decision. The same again changes nothing.
 
         Where an experiment adds up several rewards, `reward_id` tells two equal ones from one that
-        is told twice.
+        is told twice. `metrics` are further figures that the experiment declares.
         """
         if decision is None or task is not None or action is not None:
             raise ValueError(
                 "a service takes rewards of its own decisions only: tell(decision, reward=...); "
                 "for a log there is `adats fit`, and an experiment from the prior it writes"
             )
-        told = _told(decision, reward, reward_id)
+        told = _told(decision, reward, reward_id, metrics)
         if not decision.fallback:
             _check(self._call("POST", "/reward", told), self._url)
 
@@ -134,15 +135,15 @@ class Client:
         rewards: Iterable[Any],
         *,
         reward_ids: Iterable[str | None] | None = None,
+        metrics: Iterable[Mapping[str, float] | None] | None = None,
     ) -> None:
         """Tell the rewards of many decisions, up to 1,000 in a request; those of fallbacks not.
 
         If some are refused, the others count all the same: the `Refused` has all in its `results`.
         """
         made = list(decisions)
-        ids = [None] * len(made) if reward_ids is None else list(reward_ids)
-        parts = zip(made, rewards, ids, strict=True)
-        told = [_told(*one) for one in parts]
+        more = ([None] * len(made) if some is None else some for some in (reward_ids, metrics))
+        told = [_told(*one) for one in zip(made, rewards, *more, strict=True)]
         sent = [body for body, one in zip(told, made, strict=True) if not one.fallback]
         answers = self._each("/reward", "rewards", sent)
         _all_or_refused([_refused(one) if "error" in one else one for one in answers])
@@ -277,14 +278,23 @@ def _decision(task: Task, asked: dict[str, Any], content: dict[str, Any]) -> Any
     )
 
 
-def _told(decision: Decision, reward: Any, reward_id: str | None) -> dict[str, Any]:
+def _told(
+    decision: Decision,
+    reward: Any,
+    reward_id: str | None,
+    metrics: Mapping[str, float] | None,
+) -> dict[str, Any]:
     """The body of a reward."""
     if not isinstance(decision, Decision) or not isinstance(decision.decision_id, str):
         raise ValueError(f"tell takes a Decision from this client's ask; got {decision!r}")
     several = isinstance(decision.action, tuple)
     amount = checks.array("reward", reward).tolist() if several else checks.number("reward", reward)
     told = {"decision_id": decision.decision_id, "reward": amount}
-    return told if reward_id is None else told | {"reward_id": reward_id}
+    if reward_id is not None:
+        told["reward_id"] = reward_id
+    if metrics is not None:
+        told["metrics"] = {name: checks.number(name, value) for name, value in metrics.items()}
+    return told
 
 
 def _refused(content: dict[str, Any]) -> Refused:

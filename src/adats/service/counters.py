@@ -36,6 +36,8 @@ def tally(
     """Count a decision as it is; with -1, do not count it any more."""
     for arm, counts in _parts(decision):
         _add(into, _bucket(decision, arm, days_until), counts, sign)
+    for bucket, counts in _metrics(decision, days_until):
+        _add(into, bucket, counts, sign)
 
 
 def tally_change(
@@ -44,6 +46,9 @@ def tally_change(
     """Count a decision as it is now, and no more as it was: it is in the same buckets."""
     for (arm, before), (_, after) in zip(_parts(old), _parts(new), strict=True):
         _add(into, _bucket(new, arm, days_until), after.plus(before, -1), 1)
+    for row, sign in ((old, -1), (new, 1)):
+        for bucket, counts in _metrics(row, days_until):
+            _add(into, bucket, counts, sign)
 
 
 def _add(into: dict[Bucket, Counts], bucket: Bucket, counts: Counts, sign: int) -> None:
@@ -66,6 +71,18 @@ def _parts(decision: DecisionRow) -> list[tuple[Arm | None, Counts]]:
     return [(arm, _counts(decision, value)) for arm, value in values]
 
 
+def _metrics(decision: DecisionRow, days_until: int) -> list[tuple[Bucket, Counts]]:
+    """For each further figure; of a decision with several arms only for all."""
+    if not decision.metrics or decision.counted is None:
+        return []
+    arm = None if isinstance(decision.action, list) else decision.action
+    whole = _bucket(decision, arm, days_until)
+    return [
+        (whole._replace(metric=name), _counts(decision, value))
+        for name, value in decision.metrics.items()
+    ]
+
+
 def _counts(decision: DecisionRow, value: float | Fraction | None) -> Counts:
     if value is None:
         return Counts(1, decision.explored, int(decision.reward is not None))
@@ -73,6 +90,15 @@ def _counts(decision: DecisionRow, value: float | Fraction | None) -> Counts:
     places = BITS + 1 - d.bit_length()  # d is a power of two
     total, squares = n << places, n * n << 2 * places
     return Counts(1, decision.explored, int(decision.reward is not None), 1, total, squares)
+
+
+def of_rewards(counts: dict[Bucket, Counts], *, several: bool) -> dict[Bucket, Counts]:
+    """Each decision once: those of all arms together, where a decision may have several."""
+    return {
+        bucket: own
+        for bucket, own in counts.items()
+        if not bucket.metric and (bucket.arm == SEVERAL) == several
+    }
 
 
 def _bucket(decision: DecisionRow, arm: Arm | None, days_until: int) -> Bucket:

@@ -314,18 +314,22 @@ class Engine:
         now = self.now()
         reward = request.reward
         served.check_reward(decision, reward)
+        for metric in request.metrics or ():
+            if metric not in served.spec.metrics:
+                raise Invalid(f"metrics.{metric}", "the experiment has no such metric")
         earlier: list[RewardRow] = []
         if decision.received:
             earlier = self._group.earlier_rewards(_reward_key(served, request))
         due = decision.due is not None and now >= decision.due
         settled = rules.settle(decision, served.spec, 0, 0) if due else decision
-        outcome = rules.receive(settled, earlier, reward, request.reward_id, served.spec, now)
+        told = (reward, request.reward_id, served.spec, now, request.metrics)
+        outcome = rules.receive(settled, earlier, *told)
         new = outcome.decision
         if new is not None and new.reward is not None and new.reward is not reward:
             served.check_reward(decision, new.reward)  # the sum of several
         if due:
             settled = self._settle(served, decision)
-            outcome = rules.receive(settled, earlier, reward, request.reward_id, served.spec, now)
+            outcome = rules.receive(settled, earlier, *told)
         if outcome.decision is not None:
             row = RewardRow(
                 id=0,
@@ -336,6 +340,7 @@ class Engine:
                 reward_id=request.reward_id,
                 time=now,
                 place=served.place(decision.task),
+                metrics=request.metrics or None,
             )
             self._count(served, settled, outcome.decision)
             self._group.add_reward(asked, row)
@@ -508,7 +513,9 @@ def _each(request: object) -> Sequence[object]:
 
 
 def _reward_key(served: ServedExperiment, request: RewardRequest) -> RewardKey:
-    return RewardKey(served.id, request.decision_id, request.reward, request.reward_id)
+    return RewardKey(
+        served.id, request.decision_id, request.reward, request.reward_id, request.metrics
+    )
 
 
 def _check_told_apart(field: str, arm: Arm, others: Iterable[Arm]) -> None:

@@ -43,6 +43,10 @@ class Again(ServiceError):
     """Others were in the way: nothing has happened, and it can be done again at once."""
 
 
+class Held(Again):
+    """The same, but somebody holds what it needs, maybe for long."""
+
+
 class OutcomeUnknown(ServiceError):
     """Whether it was done cannot be told before the store can be reached again."""
 

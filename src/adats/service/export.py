@@ -13,6 +13,7 @@ from adats.service.spec import parse
 from adats.service.stores.interface import ExperimentRow, ReadView
 
 PIECE = 2000  # decisions
+METRIC = "metric_"  # before the names of columns of further figures
 FORMATS = {"ndjson": "application/x-ndjson", "parquet": "application/vnd.apache.parquet"}
 encode = msgspec.json.Encoder().encode
 
@@ -24,7 +25,7 @@ def log(view: ReadView, row: ExperimentRow, kind: str) -> Iterator[bytes]:
     pieces = _records(view, row.id, numbered)
     if kind == "ndjson":
         return (b"".join(encode(record) + b"\n" for record in piece) for piece in pieces)
-    return _parquet(pieces, numbered, served.snapshot.dim)
+    return _parquet(pieces, numbered, served.snapshot.dim, list(served.spec.metrics))
 
 
 def _records(view: ReadView, experiment: int, numbered: bool) -> Iterator[list[dict[str, Any]]]:
@@ -34,13 +35,16 @@ def _records(view: ReadView, experiment: int, numbered: bool) -> Iterator[list[d
         records = []
         for row in piece:
             rewards: Any = row.counted if isinstance(row.counted, list) else [row.counted]
-            records += as_decision(row).records(rewards)
+            further = {f"{METRIC}{name}": value for name, value in (row.metrics or {}).items()}
+            records += [record | further for record in as_decision(row).records(rewards)]
         if not numbered:
             records = [record | {"arm": str(record["arm"])} for record in records]
         yield records
 
 
-def _parquet(pieces: Iterator[list[dict[str, Any]]], numbered: bool, dim: int) -> Iterator[bytes]:
+def _parquet(
+    pieces: Iterator[list[dict[str, Any]]], numbered: bool, dim: int, metrics: list[str]
+) -> Iterator[bytes]:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -54,6 +58,7 @@ def _parquet(pieces: Iterator[list[dict[str, Any]]], numbered: bool, dim: int) -
         "decision_id": pa.string(),
         "time": pa.float64(),
         **{f"x{i}": pa.float64() for i in range(dim)},
+        **{f"{METRIC}{name}": pa.float64() for name in metrics},
     }
     schema = pa.schema(list(fields.items()))
     sink = io.BytesIO()

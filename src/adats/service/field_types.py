@@ -8,6 +8,7 @@ from msgspec import Meta
 from adats.service.errors import Invalid
 
 MOST_ARMS, MOST_DIM, LONGEST_NAME, MOST_AT_ONCE = 500, 128, 200, 1000
+MOST_METRICS = 8
 LONGEST_WINDOW = 10 * 365 * 86_400.0  # seconds
 LARGEST, LEAST = 1e20, 1e-20  # figures: products of a few of them, and of their inverses, exist
 
@@ -24,6 +25,9 @@ Numbers = Figure | list[Figure | list[Figure]]
 Row = Annotated[list[Figure], Meta(max_length=MOST_DIM)]
 Rows = Annotated[list[Row], Meta(max_length=MOST_ARMS)]
 Share = Annotated[float, Meta(ge=0, le=1)]
+
+
+MetricValues = Annotated[dict[Name, Figure], Meta(max_length=MOST_METRICS)]
 
 
 def check_new_name(field: str, name: str | int) -> None:

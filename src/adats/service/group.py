@@ -18,7 +18,6 @@ from adats.service.stores.interface import (
     Keys,
     LearnedReward,
     Progress,
-    Reward,
     RewardKey,
     RewardRow,
     Store,
@@ -33,6 +32,7 @@ class _Name(NamedTuple):
 
     reward_id: str | None
     value: float | tuple[float, ...] | None
+    metrics: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(slots=True)
@@ -43,10 +43,10 @@ class _Earlier:
     last: RewardRow | None = None
 
     def add(self, row: RewardRow) -> None:
-        self.by_name[_name(row.reward, row.reward_id)] = self.last = row
+        self.by_name[_name(row)] = self.last = row
 
-    def mattering_to(self, reward: Reward, reward_id: str | None) -> list[RewardRow]:
-        same = self.by_name.get(_name(reward, reward_id))
+    def mattering_to(self, asked: RewardKey) -> list[RewardRow]:
+        same = self.by_name.get(_name(asked))
         return [row for row in (same, self.last) if row is not None]
 
 
@@ -61,7 +61,7 @@ class Group:
         self._changes = Changes()
         self._tasks: dict[TaskKey, TaskRow | None] = {}
         self._decisions: dict[DecisionKey, DecisionRow | None] = {}
-        self._asked: set[RewardKey] = set()
+        self._asked: set[tuple[int, str, _Name]] = set()
         self._earlier: dict[DecisionKey, _Earlier] = {}
         self._learned: dict[TaskKey, tuple[LearnedReward, ...]] = {}
 
@@ -71,7 +71,7 @@ class Group:
         """Read what is not known yet, all at once; the experiments that have another version."""
         tasks = [key for key in keys.tasks if key not in self._tasks]
         decisions = [key for key in keys.decisions if key not in self._decisions]
-        rewards = [key for key in keys.rewards if _hashable(key) not in self._asked]
+        rewards = [key for key in keys.rewards if _known_by(key) not in self._asked]
         if not (tasks or decisions or rewards or keys.experiments):
             return {}
         found = self._store.load(Keys(tasks, decisions, rewards, keys.experiments))
@@ -83,7 +83,7 @@ class Group:
             self._learned.setdefault(task, learned)
         for asked in rewards:
             decisions.append((asked.experiment, asked.decision_id))
-            self._asked.add(_hashable(asked))
+            self._asked.add(_known_by(asked))
         for key in decisions:
             row = found.decisions.get(key)
             if row is not None and (row.experiment, row.task) in self._changes.forgotten:
@@ -169,7 +169,7 @@ class Group:
         """Those that can matter to this one, in order; see `Loaded`."""
         self.load(Keys(rewards=(asked,)))
         known = self._earlier.get((asked.experiment, asked.decision_id))
-        return [] if known is None else known.mattering_to(asked.reward, asked.reward_id)
+        return [] if known is None else known.mattering_to(asked)
 
     def decisions_of(self, experiment: int, task: str) -> list[DecisionRow]:
         """All of a task, in order."""
@@ -192,7 +192,7 @@ class Group:
         old = self._decisions.get(key)
         if old is None:
             counters.tally(self._changes.counts, row, days_until)
-        elif old.reward != row.reward or old.counted != row.counted:
+        elif (old.reward, old.counted, old.metrics) != (row.reward, row.counted, row.metrics):
             counters.tally_change(self._changes.counts, old, row, days_until)
         self._decisions[key] = self._changes.decisions[key] = row
 
@@ -261,13 +261,12 @@ class Group:
         return changes
 
 
-def _name(reward: Reward, reward_id: str | None) -> _Name:
-    if reward_id is not None:
-        return _Name(reward_id, None)
-    return _Name(None, tuple(reward) if isinstance(reward, list) else reward)
+def _name(told: RewardRow | RewardKey) -> _Name:
+    if told.reward_id is not None:
+        return _Name(told.reward_id, None)
+    value = tuple(told.reward) if isinstance(told.reward, list) else told.reward
+    return _Name(None, value, tuple(sorted((told.metrics or {}).items())))
 
 
-def _hashable(key: RewardKey) -> RewardKey:
-    if isinstance(key.reward, list):
-        return key._replace(reward=tuple(key.reward))  # type: ignore[arg-type]
-    return key
+def _known_by(key: RewardKey) -> tuple[int, str, _Name]:
+    return key.experiment, key.decision_id, _name(key)

@@ -12,6 +12,7 @@ from adats.service.field_types import (
     ArmNames,
     Figure,
     Figures,
+    MetricValues,
     Name,
     NewName,
     Row,
@@ -139,6 +140,10 @@ class RewardRequest(Struct, forbid_unknown_fields=True, frozen=True):
     reward_id: Annotated[
         Name | None, doc("Yours, to tell two equal rewards from one that was sent twice.")
     ] = None
+    metrics: Annotated[
+        MetricValues | None,
+        doc("Further figures of the decision, by the names that the experiment declares."),
+    ] = None
 
 
 class RewardBatchRequest(Struct, forbid_unknown_fields=True, frozen=True):
@@ -157,6 +162,7 @@ class AnyRewardRequest(Struct, forbid_unknown_fields=True, frozen=True):
     decision_id: Name | None = None
     reward: Figure | Figures | None = None
     reward_id: Name | None = None
+    metrics: MetricValues | None = None
     rewards: Annotated[list[RewardRequest], Meta(max_length=MOST_AT_ONCE)] | None = None
 
 

@@ -5,6 +5,7 @@ its `state_version` says.
 """
 
 from collections import deque
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from adats.agents.task_state import TaskState
@@ -30,22 +31,27 @@ class Past:
         """A commit that is about to be folded."""
         self._folds.append(_Fold(snapshot, _learned_in(commit)))
 
-    def as_of(
-        self, then: Snapshot, task: str, state: TaskState, commit: OpenCommit
-    ) -> tuple[Snapshot, TaskState, Unfolded | None]:
-        """As it was at the version of `then`, but with all that this task has learned since.
+    def renew(self, tasks: Iterable[tuple[str, TaskState]]) -> None:
+        """The same fold digests these anew, which have learned nothing."""
+        for task, state in tasks:
+            self._folds[-1].learned.setdefault(task, (state, []))
 
-        All else in `then` is that of now: right where no fold since has taught anything.
-        """
-        later = [fold for fold in self._folds if fold.snapshot.version >= then.version]
-        if later:
-            then = later[0].snapshot._replace(version=then.version)
+    def as_of(
+        self, version: int, now: Snapshot, task: str, state: TaskState, commit: OpenCommit
+    ) -> tuple[Snapshot, TaskState, Unfolded | None]:
+        """As it was at an earlier version, but with all that this task has learned since."""
+        later = [fold for fold in self._folds if fold.snapshot.version >= version]
+        then = later[0].snapshot if later else now  # folds since have taught nothing
+        snapshot = then._replace(version=version)
         folds = [*(fold.learned for fold in later), _learned_in(commit)]
         parts = [fold[task] for fold in folds if task in fold]
         if not parts:
-            return then, state, None
+            return snapshot, state, None
         start = parts[0][0]._replace(rounds=state.rounds, pending=state.pending)
-        return then, *then.with_learned(start, [one for _, some in parts for one in some])
+        learned = [one for _, some in parts for one in some]
+        if not learned:
+            return snapshot, start, None
+        return snapshot, *snapshot.with_learned(start, learned)
 
 
 def _learned_in(commit: OpenCommit) -> dict[str, tuple[TaskState, list[LearnedReward]]]:

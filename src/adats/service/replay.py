@@ -30,7 +30,7 @@ TOLERANCE = 1e-9  # relative: what is left of the order of sums
 ALIKE = 0.1  # standard deviations: what is left of digests made elsewhere
 CHOICE_FIELDS = ("action", "features", "state_version", "prior_version", "holdout", "explored")
 COUNTERS = ("tasks", "decisions", "counted")
-OUTCOME_FIELDS = ("decision_id", "received", "reward", "counted", "settled", "due")
+OUTCOME_FIELDS = ("decision_id", "received", "reward", "counted", "settled", "due", "metrics")
 UNPLAYABLE = (Refusal, LookupError, ValueError)  # what a changed log may raise
 
 
@@ -158,7 +158,8 @@ class _Player:
                 return self._decide(row)
             case "reward":
                 self._time.time = row.time
-                request = RewardRequest(self._ids[row.decision], row.reward, row.reward_id)
+                told = (row.reward, row.reward_id, row.metrics)
+                request = RewardRequest(self._ids[row.decision], *told)
                 self._engine.reward(*self._name, request)
             case "settle":
                 self._engine.settle(*self._name, row.decision_id)
@@ -189,8 +190,9 @@ class _Player:
             received=0,
             reward=None,
             counted=None,
+            metrics=None,
         )
-        engine.add_decision(served, of_no_arm(fresh) if row.action == [] else fresh)
+        engine.add_decision(served, of_no_arm(fresh, served.spec) if row.action == [] else fresh)
         return all(
             getattr(made, name) == getattr(row, name) for name in CHOICE_FIELDS
         ) and _close_numbers(made.propensity, row.propensity)

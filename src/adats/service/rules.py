@@ -6,7 +6,7 @@ from typing import NamedTuple, cast
 from adats.service.errors import Conflict
 from adats.service.messages import RewardStatus
 from adats.service.spec import ExperimentSpec
-from adats.service.stores.interface import DecisionRow, Reward, RewardRow
+from adats.service.stores.interface import DecisionRow, Metrics, Reward, RewardRow
 
 
 class RewardOutcome(NamedTuple):
@@ -29,9 +29,17 @@ def when_due(spec: ExperimentSpec, time: float, counts_pending: bool) -> float |
     return time + spec.window if waits else None
 
 
-def of_no_arm(decision: DecisionRow) -> DecisionRow:
+def of_no_arm(decision: DecisionRow, spec: ExperimentSpec) -> DecisionRow:
     """A decision to pull no arm, as a semi-bandit's may be: there is no reward to wait for."""
-    return decision._replace(due=None, reward=[], counted=[])
+    return decision._replace(due=None, reward=[], counted=[], metrics=metrics_of(spec))
+
+
+def metrics_of(spec: ExperimentSpec, given: Metrics | None = None) -> Metrics | None:
+    """What counts of a reward that came with these, or with none."""
+    if not spec.metrics:
+        return None
+    usual = {name: float(value) for name, value in spec.metrics.items() if value is not None}
+    return usual | (given or {})
 
 
 def receive(
@@ -41,23 +49,25 @@ def receive(
     reward_id: str | None,
     spec: ExperimentSpec,
     now: float,
+    metrics: Metrics | None = None,
 ) -> RewardOutcome:
     """A reward for a decision. One whose window is over must have been settled before."""
-    if _is_again(earlier, reward, reward_id, spec):
+    if _is_again(earlier, reward, reward_id, spec, metrics):
         return RewardOutcome("duplicate")
     received = decision.received + 1
     late = is_late(decision, spec, now)
     if late and spec.late == "ignore":
         return RewardOutcome("late", decision._replace(received=received))
-    amount = reward
+    amount, figures = reward, metrics_of(spec, metrics)
     if spec.several == "sum" and decision.reward is not None:
         amount = _plus(decision.reward, reward)
+        if figures is not None and decision.metrics is not None:
+            sums = {n: v + figures.get(n, 0.0) for n, v in decision.metrics.items()}
+            figures = figures | sums
+    new = decision._replace(received=received, reward=amount, metrics=figures)
     if spec.apply == "at_window_end" and not late:
-        return RewardOutcome("held", decision._replace(received=received, reward=amount))
-    return RewardOutcome(
-        "counted",
-        decision._replace(received=received, reward=amount, counted=amount, due=None),
-    )
+        return RewardOutcome("held", new)
+    return RewardOutcome("counted", new._replace(counted=amount, due=None))
 
 
 def settle(decision: DecisionRow, spec: ExperimentSpec, version: int, place: int) -> DecisionRow:
@@ -71,35 +81,55 @@ def settle(decision: DecisionRow, spec: ExperimentSpec, version: int, place: int
     if counted is None and spec.default_reward is not None:
         arms = len(decision.action) if isinstance(decision.action, list) else None
         counted = spec.default_reward if arms is None else [spec.default_reward] * arms
-    return decision._replace(counted=counted, due=None, settled=version, settled_place=place)
+    metrics = decision.metrics
+    if counted is not None and metrics is None:
+        metrics = metrics_of(spec)
+    return decision._replace(
+        counted=counted, due=None, settled=version, settled_place=place, metrics=metrics
+    )
 
 
 def _is_again(
-    earlier: Sequence[RewardRow], reward: Reward, reward_id: str | None, spec: ExperimentSpec
+    earlier: Sequence[RewardRow],
+    reward: Reward,
+    reward_id: str | None,
+    spec: ExperimentSpec,
+    metrics: Metrics | None,
 ) -> bool:
     """Whether this reward came before; `Conflict` if it contradicts one that did."""
+    told = (reward, metrics or None)
     if reward_id is not None:
         for row in earlier:
             if row.reward_id == reward_id:
-                if row.reward != reward:
+                if _told(row) != told:
                     raise Conflict(
-                        f"reward_id {reward_id!r} came with reward {row.reward}, now {reward}"
+                        f"reward_id {reward_id!r} came with reward {_text(_told(row))}, now "
+                        f"{_text(told)}"
                     )
                 return True
     if not earlier:
         return False
     if spec.several == "first":
-        if earlier[0].reward != reward:
+        if _told(earlier[0]) != told:
             raise Conflict(
-                f"the decision has reward {earlier[0].reward}, now {reward}; the experiment takes "
-                "the first (several: sum or last take more)"
+                f"the decision has reward {_text(_told(earlier[0]))}, now {_text(told)}; the "
+                "experiment takes the first (several: sum or last take more)"
             )
         return True
     if reward_id is not None:
         return False
     if spec.several == "last":
-        return earlier[-1].reward == reward
-    return any(row.reward == reward for row in earlier if row.reward_id is None)
+        return _told(earlier[-1]) == told
+    return any(_told(row) == told for row in earlier if row.reward_id is None)
+
+
+def _told(row: RewardRow) -> tuple[Reward, Metrics | None]:
+    return row.reward, row.metrics
+
+
+def _text(told: tuple[Reward, Metrics | None]) -> str:
+    reward, metrics = told
+    return f"{reward}" if metrics is None else f"{reward} and metrics {metrics}"
 
 
 def _plus(left: Reward, right: Reward) -> Reward:

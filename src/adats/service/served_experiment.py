@@ -111,7 +111,9 @@ class ServedExperiment:
         meta = self.snapshot.meta
         if commit.rewards and meta.generation:  # the next stale tasks are brought up to date
             stale = iter(lambda: self._stale_tasks.next(meta), None)
-            found = islice(stale, MOVED_TASKS * commit.rewards)
+            found = list(islice(stale, MOVED_TASKS * commit.rewards))
+            if self.past is not None:
+                self.past.renew(found)
             self._replace([(task, state, state, set()) for task, state in found])
             self._put_tasks(group)
         if commit.places:
@@ -157,8 +159,8 @@ class ServedExperiment:
         known, unfolded = self.task_cache.get(task), self._commit.unfolded.get(task)
         kept = state = snapshot.blank if known is None else known
         if as_of is not None and as_of < snapshot.version and self.past is not None:
-            then = snapshot._replace(version=as_of)
-            snapshot, state, unfolded = self.past.as_of(then, task, state, self._commit)
+            past = self.past.as_of(as_of, snapshot, task, state, self._commit)
+            snapshot, state, unfolded = past
         self._bits.state = seed = generator_state(self._key, decision_id)
         choice, after, rows = snapshot.decide(
             request, state, unfolded, self._rng, seed["state"]["state"]
@@ -190,7 +192,7 @@ class ServedExperiment:
             due=rules.when_due(self.spec, now, snapshot.setup.counts_pending),
             place=self.place(task),
         )
-        return rules.of_no_arm(row) if row.action == [] else row
+        return rules.of_no_arm(row, self.spec) if row.action == [] else row
 
     def record_decision(self, decision: DecisionRow, before: TaskState | None) -> None:
         """A decision as it was made elsewhere, for a task whose state was `before`."""

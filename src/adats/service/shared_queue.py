@@ -11,6 +11,9 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
+from itertools import count
+from typing import cast
 
 from adats.service.commit_queue import (
     LONGEST_GROUP,
@@ -22,10 +25,12 @@ from adats.service.commit_queue import (
     reply,
 )
 from adats.service.engine import Engine
-from adats.service.errors import Again, DamagedStore, OutcomeUnknown, StoreError
+from adats.service.errors import Again, DamagedStore, Held, OutcomeUnknown, StoreError
+from adats.service.stores.interface import SharedStore
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.2  # seconds before another try
 MOST_TRIES, PATIENCE = 20, 3.0  # and seconds in which others may be in the way
+SHORT_WAIT = 0.005  # seconds for what somebody is known to hold
 FOLD_EVERY = 0.04  # seconds between looks at what is to be folded
 FOLD_AFTER = 0.05  # seconds that it waits at least, so that there is some of it
 AWAY = (StoreError, Again, OutcomeUnknown)  # what passes
@@ -36,33 +41,73 @@ log = logging.getLogger("adats.service")
 class SharedQueue(CommitQueue):
     """The queue of one engine whose store has other writers."""
 
+    def __init__(self, engine: Engine, *, most_waiting: int = 1000) -> None:
+        super().__init__(engine, most_waiting=most_waiting)
+        self._later: set[asyncio.Task[None]] = set()  # jobs that need what somebody holds
+
+    async def close(self) -> None:
+        while self._later:
+            await asyncio.wait(self._later)
+        await super().close()
+
     async def _run_group(self, alone: WaitingJob | None = None) -> None:
         if time.monotonic() >= self._settle_at:
             await self._settle_apart()
         jobs = self._next_jobs() if alone is None else [alone]
-        if not jobs:
-            return
+        if jobs:
+            await self._do(jobs)
+
+    async def _do(self, jobs: list[WaitingJob], wait: float | None = None) -> None:
+        """In one commit; again, if others were in the way."""
         until = time.monotonic() + PATIENCE
         for attempt in range(MOST_TRIES):
-            group = CommitGroup()
-            group.jobs = jobs
             try:
-                await self._in_thread(self._carry_out, group)
-                break
+                await self._try(jobs, wait)
+                return
+            except Held:
+                await self._do_apart(jobs)
+                return
+            except Again as error:
+                if attempt == MOST_TRIES - 1 or time.monotonic() > until:
+                    await self._failed(error, jobs)
+                    return
+                await _pause(attempt)
             except Exception as error:
-                await self._in_thread(self.engine.undo)
-                last = attempt == MOST_TRIES - 1 or time.monotonic() > until
-                if isinstance(error, Again) and not last:
-                    pause = min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE)
-                    await asyncio.sleep(pause * random.random())
-                    continue
                 await self._failed(error, jobs)
                 return
+
+    async def _try(self, jobs: list[WaitingJob], wait: float | None) -> None:
+        group = CommitGroup()
+        group.jobs = jobs
+        await self._in_thread(self._whole, partial(self._run_alone, group), wait)
         self.trouble = None
         self.groups += 1
         self._charge(group)
         for job, result in zip(group.jobs, group.results, strict=True):
             reply(job, result)
+
+    async def _do_apart(self, jobs: list[WaitingJob]) -> None:
+        """Somebody holds what one of them needs: that one waits, and the others do not."""
+        half = len(jobs) // 2
+        if half:
+            for some in (jobs[:half], jobs[half:]):
+                await self._do(some, SHORT_WAIT)
+            return
+        task = asyncio.create_task(self._do_later(jobs))
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
+
+    async def _do_later(self, jobs: list[WaitingJob]) -> None:
+        until = time.monotonic() + PATIENCE
+        for attempt in count():
+            await _pause(attempt)
+            try:
+                await self._try(jobs, SHORT_WAIT)
+                return
+            except Exception as error:
+                if not isinstance(error, Again) or time.monotonic() > until:
+                    await self._failed(error, jobs)
+                    return
 
     def _next_jobs(self) -> list[WaitingJob]:
         """Short ones, as many as take a few milliseconds; or one that may take long."""
@@ -76,18 +121,23 @@ class SharedQueue(CommitQueue):
             jobs.append(self._waiting.pop())
         return jobs
 
-    def _carry_out(self, group: CommitGroup) -> None:
-        self.engine.begin()
-        self._run_alone(group)
+    def _whole(self, work: Callable[[], None], wait: float | None = None) -> None:
+        """All of it, or nothing; `wait`: for what others hold."""
+        cast(SharedStore, self.engine.store).lock_wait = wait
+        try:
+            self.engine.begin()
+            work()
+        except BaseException:
+            self.engine.undo()
+            raise
 
     async def _settle_apart(self) -> None:
         """In a group of its own: its tasks are locked in another order."""
         self._settle_at = time.monotonic() + SETTLE_EVERY
         try:
-            await self._in_thread(self._settle_group)
+            await self._in_thread(self._whole, self._settle_group)
             self.trouble = None
         except Exception as error:
-            await self._in_thread(self.engine.undo)
             if isinstance(error, StoreError):
                 await self._failed(error, [])
             elif not isinstance(error, AWAY):
@@ -96,21 +146,27 @@ class SharedQueue(CommitQueue):
             self._settle_at = 0.0
 
     def _settle_group(self) -> None:
-        self.engine.begin()
         self._settle_due()
         self.engine.flush()
         self.engine.commit()
 
     async def _failed(self, error: Exception, jobs: list[WaitingJob]) -> None:
-        if isinstance(error, Again):
-            error = StoreError(str(error))
-        if not isinstance(error, OutcomeUnknown):
+        if isinstance(error, OutcomeUnknown):
+            log.error("%s", error)
+            self.trouble = error
+        elif not isinstance(error, Held):
+            error = StoreError(str(error)) if isinstance(error, Again) else error
             await super()._failed(error, jobs)
             return
-        log.error("%s", error)
-        self.trouble = error
+        else:
+            error = StoreError(str(error))
         for job in jobs:
             reply(job, error)
+
+
+async def _pause(attempt: int) -> None:
+    """Longer from one to the next, and not at the same time as others."""
+    await asyncio.sleep(min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE) * random.random())
 
 
 class Folder:

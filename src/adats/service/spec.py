@@ -14,6 +14,7 @@ from adats.service.field_types import (
     LONGEST_WINDOW,
     MOST_ARMS,
     MOST_DIM,
+    MOST_METRICS,
     ArmName,
     Figure,
     Name,
@@ -21,6 +22,7 @@ from adats.service.field_types import (
     Numbers,
     Rows,
     Share,
+    check_new_name,
     doc,
 )
 from adats.service.served_models import MODELS
@@ -191,6 +193,14 @@ class ExperimentSpec(Struct, forbid_unknown_fields=True, omit_defaults=True, fro
         Literal["ignore", "replace"],
         doc("A reward after the window is kept and does not count, or replaces what does."),
     ] = "ignore"
+    metrics: Annotated[
+        dict[Name, Literal[0] | None],
+        Meta(max_length=MOST_METRICS),
+        doc(
+            "Further figures that may come with a reward, by name: 0 if a reward without it counts "
+            "as 0, such as revenue; null if it does not count for it, such as a duration."
+        ),
+    ] = {}
     control: Annotated[
         ArmName | list[ArmName] | None,
         doc(
@@ -257,6 +267,8 @@ def check(spec: ExperimentSpec) -> None:
     if isinstance(spec.control, list) != (spec.size is not None) and spec.control is not None:
         due = "a list of arms" if spec.size is not None else "one arm"
         raise Invalid("control", f"control is {due} here")
+    for name in spec.metrics:
+        check_new_name(f"metrics.{name}", name)
     if spec.size is not None and spec.holdout is not None and spec.holdout.to == "uniform":
         raise Invalid("holdout.to", "a semi-bandit is held out to a control action, not uniformly")
 

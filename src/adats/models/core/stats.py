@@ -28,6 +28,17 @@ def same_shape(left: FloatArray, right: FloatArray) -> None:
         raise ValueError(f"statistics of different shapes: {left.shape} and {right.shape}")
 
 
+class TableRow:
+    """One row of a table of statistics."""
+
+    def __init__(self, row: int) -> None:
+        self._row = row
+
+    def __get__(self, stats: "ArmStats", owner: type) -> FloatArray:
+        row: FloatArray = stats.table[self._row]
+        return row
+
+
 @dataclass(frozen=True, eq=False)
 class ArmStats:
     """Pulls, summed rewards and summed squares of every arm (T and B of the paper).
@@ -40,6 +51,9 @@ class ArmStats:
     """
 
     table: FloatArray  # one row a statistic, one column an arm
+    count = TableRow(0)
+    total = TableRow(1)
+    squares = TableRow(2)
     ROWS: ClassVar[int] = 3
     REWARDS_ADD: ClassVar[bool] = True  # whether the sum of two rewards is one too
     WHOLE_REWARDS: ClassVar[bool] = False  # whether rewards are whole numbers
@@ -51,21 +65,6 @@ class ArmStats:
     @classmethod
     def zeros(cls, arms: int) -> Self:
         return cls(np.zeros((cls.ROWS, arms)))
-
-    @property
-    def count(self) -> FloatArray:
-        row: FloatArray = self.table[0]
-        return row
-
-    @property
-    def total(self) -> FloatArray:
-        row: FloatArray = self.table[1]
-        return row
-
-    @property
-    def squares(self) -> FloatArray:
-        row: FloatArray = self.table[2]
-        return row
 
     @property
     def arm_log_base(self) -> FloatArray:

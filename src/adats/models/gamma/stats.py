@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from adats.models.core import checks
-from adats.models.core.stats import ArmStats
+from adats.models.core.stats import ArmStats, TableRow
 from adats.models.core.types import FloatArray
 
 
@@ -26,11 +26,7 @@ class CountStats(ArmStats):
     LEAST: ClassVar[float] = 0.0
     WANTED: ClassVar[str] = "0, 1, 2, ..."
     SUMS_TELL: ClassVar[bool] = True
-
-    @property
-    def log_factorial(self) -> FloatArray:
-        row: FloatArray = self.table[3]
-        return row
+    log_factorial = TableRow(3)
 
     @staticmethod
     def within(mean: FloatArray, variance: FloatArray, noise: float | None) -> FloatArray:  # noqa: ARG004

@@ -1,11 +1,13 @@
 """What models of clicks and counts share: candidates for the spreads, anchors, a belief over mu."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.linalg import block_diag
 from scipy.special import logsumexp
 
 from adats.models.core import checks, linalg
@@ -61,17 +63,22 @@ class LatentBase(MetaBase[S, D]):
 
     def _set(
         self,
-        means: FloatArray,
+        mean: ArrayLike,
         cov: ArrayLike,
-        spread: LevelSpread | FullSpread,
+        spread_of: Callable[[int], LevelSpread | FullSpread],
         rewards: str,
         weights: ArrayLike | None,
-        phi: FloatArray | None,
+        design: ArrayLike | None,
     ) -> None:
-        """Fill the fields, each with all candidates."""
+        """Fill the fields, each with all candidates; the spread depends on the size of theta."""
         if rewards not in FAMILIES:
             raise InvalidValue("rewards", f"must be 'binary' or 'count', got {rewards!r}")
+        means = np.atleast_2d(checks.array("mean", mean))
         p = means.shape[-1]
+        if means.ndim != 2 or p == 0:
+            raise InvalidValue("mean", f"must have a number for each arm, got {np.shape(mean)}")
+        phi = None if design is None else checked_design(design, p)
+        spread = spread_of(p if phi is None else len(phi))
         covs = covariances_of("cov", cov, p)
         count = max(len(means), len(covs), *(len(part) for part in spread))
         given = np.full(count, 1 / count) if weights is None else weights
@@ -145,6 +152,12 @@ class LatentBase(MetaBase[S, D]):
         if phi is None:
             return known
         return known[0] @ phi.T, np.matmul(phi, np.matmul(known[1], phi.T))
+
+    def mu_factors(self, phi: FloatArray | None) -> tuple[FloatArray, FloatArray]:
+        """Mean of Φmu and a factor of its covariance under every candidate."""
+        halves = self.mu.halves()
+        mean, factor = self.mu.means(halves), np.swapaxes(halves, -1, -2)
+        return (mean, factor) if phi is None else (mean @ phi.T, np.matmul(phi, factor))
 
     @property
     def log_posterior(self) -> FloatArray:
@@ -309,12 +322,11 @@ class LatentBase(MetaBase[S, D]):
         return meta
 
 
-def means_of(mean: ArrayLike) -> FloatArray:
-    """One mean, or a stack of them, as a stack."""
-    means = np.atleast_2d(checks.array("mean", mean))
-    if means.ndim != 2 or means.shape[-1] == 0:
-        raise InvalidValue("mean", f"must have a number for each arm, got {np.shape(mean)}")
-    return means
+def framed(terms: FloatArray, phi: FloatArray) -> FloatArray:
+    """What is said of (Φmu, 1) as what that says of (mu, 1)."""
+    frame = block_diag(phi, np.ones((1, 1)))
+    found: FloatArray = np.matmul(frame.T, np.matmul(terms, frame))
+    return found
 
 
 def doublings(pulls: float) -> int:

@@ -11,7 +11,6 @@ from adats.models.core import linalg
 from adats.models.core.belief import BeliefBase
 from adats.models.core.draws import Draws
 from adats.models.core.frozen import FieldOf, put
-from adats.models.core.linalg import times
 from adats.models.core.product import ProductArms
 from adats.models.core.types import Conditioned, FloatArray, IntArray, Rng
 from adats.models.core.weights import draw, softmax
@@ -57,22 +56,6 @@ def apart(
     shifts = means.dot(linalg.ones(means.shape[-1]))[..., None] / means.shape[-1]
     centre = weights.dot(shifts)[..., None, :]
     return matched(family, weights, means - (shifts - centre), variances - common)
-
-
-def given_sites(
-    eta_mean: FloatArray, factor: FloatArray, sites: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """eta ~ N(eta_mean, FFᵀ) given sites: their log density, and the new mean and covariance.
-
-    Of candidates along the first axis, or of tasks.
-    """
-    known = full.site_sums(sites, None)
-    cov, log_det = full.covariances(factor, known.gram)
-    residual = known.shift - times(known.gram, eta_mean)
-    mean = eta_mean + times(cov, residual)
-    exponent = (eta_mean * (known.shift + residual)).sum(axis=-1)
-    exponent += (residual * times(cov, residual)).sum(axis=-1)
-    return known.log_s + 0.5 * (exponent - log_det), mean, cov
 
 
 FAR_CAUTION = 1.3
@@ -253,23 +236,40 @@ class LatentBelief(CautiousBelief):
         prior = full.FullPrior(self.eta_mean, full.square(self.factor), None)
         n, s = stats.table[0], stats.table[1]
         sites = settled(self.family, n, s, prior, np.zeros((3, *self.eta_mean.shape)))
-        gain, mean, cov = given_sites(self.eta_mean, prior.factor, sites)
+        known = full.site_sums(sites, None)
+        gain, mean, wide = full.given_sites(self.eta_mean, prior.factor, known)
+        factor = linalg.psd_factors(np.matmul(wide, np.swapaxes(wide, -1, -2)))  # triangular
         logs = self.log_weights + gain
-        evidence = float(logsumexp(logs) - logsumexp(self.log_weights))
-        evidence -= stats.log_base
-        return Conditioned(evidence, LatentBelief(self.family, logs, mean, linalg.psd_factors(cov)))
+        evidence = float(logsumexp(logs) - logsumexp(self.log_weights)) - stats.log_base
+        return Conditioned(evidence, LatentBelief(self.family, logs, mean, factor))
 
 
-class LatentPosterior(LatentBelief):
-    """The same belief in a task, drawn from without working out every candidate."""
+class InTask:
+    """A belief in a task, drawn from without working out every candidate, and the rest of it only
+    where it is asked for."""
 
-    meta: "LatentMeta"
-    digest: "LatentDigest"
+    meta: Any
+    digest: Any
 
-    def __init__(self, meta: "LatentMeta", digest: "LatentDigest") -> None:
+    def __init__(self, meta: Any, digest: Any) -> None:
         put(self, "family", meta.family)
         put(self, "meta", meta)
         put(self, "digest", digest)
+
+    @cached_property
+    def joint(self) -> Any:
+        """Worked out under every candidate."""
+        return self.meta.posterior_joint(self.digest)
+
+    log_weights = FieldOf[FloatArray]("joint")
+    factor = FieldOf[FloatArray]("joint")
+
+
+class LatentPosterior(InTask, LatentBelief):
+    """The same belief in a task."""
+
+    meta: "LatentMeta"
+    digest: "LatentDigest"
 
     def sample(self, rng: Rng) -> FloatArray:
         drawn: FloatArray = self.family.mean(self.meta.posterior_sample(self.digest, rng))
@@ -297,13 +297,7 @@ class LatentPosterior(LatentBelief):
     def _laws(self) -> Laws:
         return self.meta.posterior_laws(self.digest)
 
-    @cached_property
-    def _joint(self) -> LatentBelief:
-        return self.meta.posterior_joint(self.digest)
-
-    log_weights = FieldOf[FloatArray]("_joint")
-    eta_mean = FieldOf[FloatArray]("_joint")
-    factor = FieldOf[FloatArray]("_joint")
+    eta_mean = FieldOf[FloatArray]("joint")
 
 
 class LatentPosteriors(CautiousBelief):

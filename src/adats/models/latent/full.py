@@ -58,7 +58,7 @@ def whitened(
     factor: FloatArray, gram: FloatArray, sides: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """C⁻¹Fᵀ sides with CCᵀ = I + FᵀG̃F, and the diagonal of C, of each of a stack."""
-    if len(gram) > FEW:
+    if gram.ndim > 3 or len(gram) > FEW:
         half, diagonal = halves(factor, gram)
         return np.matmul(half, sides), diagonal
     found, diagonal = np.empty(sides.shape), np.empty(sides.shape[:-1])
@@ -96,13 +96,39 @@ def terms(factor: FloatArray, known: SiteSums) -> FloatArray:
     The blocks of T are M = P G̃, minus h = P b̃, and -2c.
     """
     dim = known.shift.shape[-1]
-    found = np.empty((len(known.shift), dim + 1, dim + 1))
-    found[:, :-1, :-1], found[:, :-1, -1] = known.gram, -known.shift
-    sides, diagonal = whitened(factor, known.gram, found[:, :-1])
-    found[:, -1, :-1] = found[:, :-1, -1]
-    found[:, -1, -1] = log_dets(diagonal) - 2.0 * known.log_s
+    found = np.empty((*known.shift.shape[:-1], dim + 1, dim + 1))
+    found[..., :-1, :-1], found[..., :-1, -1] = known.gram, -known.shift
+    sides, diagonal = whitened(factor, known.gram, found[..., :-1, :])
+    found[..., -1, :-1] = found[..., :-1, -1]
+    found[..., -1, -1] = log_dets(diagonal) - 2.0 * known.log_s
     found -= np.matmul(np.swapaxes(sides, -1, -2), sides)
     return found
+
+
+def given_sites(
+    mean: FloatArray, factor: FloatArray, known: SiteSums
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """theta ~ N(mean, FFᵀ) given sites: their log density, and the new mean and factor.
+
+    Of candidates along the first axis, or of tasks.
+    """
+    half, diagonal = halves(factor, known.gram)
+    turned = np.swapaxes(half, -1, -2)
+    residual = known.shift - times(known.gram, mean)
+    step = times(half, residual)
+    exponent = (mean * (known.shift + residual)).sum(axis=-1) + (step * step).sum(axis=-1)
+    return known.log_s + 0.5 * (exponent - log_dets(diagonal)), mean + times(turned, step), turned
+
+
+def given_mu(
+    spread: FloatArray, known: SiteSums, mu: FloatArray, factor: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Mean and factor of theta ~ N(mu, spread spreadᵀ) given sites, where mu ~ N(mu, FFᵀ)."""
+    half, _ = halves(spread, known.gram)
+    turned = np.swapaxes(half, -1, -2)
+    mean = mu + times(turned, times(half, known.shift - times(known.gram, mu)))
+    moved = factor - np.matmul(turned, np.matmul(half, np.matmul(known.gram, factor)))
+    return mean, np.concatenate([turned, moved], axis=-1)
 
 
 class FullPrior(NamedTuple):
@@ -171,24 +197,9 @@ class FullSpread(NamedTuple):
         both = cov + self.covs(mean.shape[-1])
         return FullPrior(mean, linalg.psd_factors(both), None)
 
-    def message(
-        self,
-        sites: FloatArray,
-        found: FloatArray,
-        rows: FloatArray | None = None,
-        frozen: FloatArray | None = None,
-    ) -> None:
-        """Put what a task says of x = (mu, 1) into `found`: log p(rewards | mu) = -½ xᵀT x.
-
-        Its blocks are M = P G̃, minus h = P b̃, and -2c.
-        """
-        gram, shift, log_s = site_sums(sites, rows, frozen)
-        cov, log_det = covariances(self.factor, gram)
-        own = times(cov, shift)  # QΣ_0 b̃
-        h = shift - times(gram, own)
-        found[..., :-1, :-1] = gram - np.matmul(np.matmul(gram, cov), gram)
-        found[..., -1, :-1] = found[..., :-1, -1] = -h
-        found[..., -1, -1] = log_det - (shift * own).sum(axis=-1) - 2.0 * log_s
+    def message(self, sites: FloatArray, found: FloatArray) -> None:
+        """Put what a task says of x = (mu, 1) into `found`."""
+        found[...] = terms(self.factor, site_sums(sites, None))
 
     def moments(
         self, sites: FloatArray, mu: FloatArray, cov: FloatArray
@@ -210,32 +221,14 @@ class FullSpread(NamedTuple):
         return mean, own + np.matmul(moved, np.matmul(cov, np.swapaxes(moved, -1, -2)))
 
     def given(
-        self,
-        sites: FloatArray,
-        mu: FloatArray,
-        factor: FloatArray,
-        rows: FloatArray | None = None,
-        frozen: FloatArray | None = None,
+        self, sites: FloatArray, mu: FloatArray, factor: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Mean and factor of theta in a task with these sites, where mu ~ N(mu, factor factorᵀ)."""
-        known = site_sums(sites, rows, frozen)
-        cov, _ = covariances(self.factor, known.gram)
-        mean = mu + times(cov, known.shift - times(known.gram, mu))
-        moved = factor - np.matmul(cov, np.matmul(known.gram, factor))
-        return mean, np.concatenate([linalg.psd_factors(cov), moved], axis=-1)
+        return given_mu(self.factor, site_sums(sites, None), mu, factor)
 
-    def sample(
-        self,
-        which: int,
-        sites: FloatArray,
-        mu: FloatArray,
-        rng: Rng,
-        rows: FloatArray | None = None,
-        frozen: FloatArray | None = None,
-    ) -> FloatArray:
+    def sample(self, which: int, sites: FloatArray, mu: FloatArray, rng: Rng) -> FloatArray:
         """A draw of theta under one candidate, where mu is known."""
-        some = None if frozen is None else frozen[which]
-        gram, shift, _ = site_sums(sites[:, which], rows, some)
+        gram, shift, _ = site_sums(sites[:, which], None)
         new = linalg.condition(mu, self.factor[which], gram, shift)
         return new.sample(rng.standard_normal(len(new.half)))
 

@@ -6,11 +6,11 @@ one. Several candidates for the spreads are kept side by side, weighted by their
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import block_diag
 
 from adats.models.core import checks, linalg
 from adats.models.core.draws import Draws
@@ -22,20 +22,8 @@ from adats.models.core.registry import register
 from adats.models.core.sums import Sum
 from adats.models.core.types import Arm, BoolArray, FloatArray, Rng
 from adats.models.latent import sites as ep
-from adats.models.latent.base import (
-    Anchor,
-    LatentBase,
-    checked_design,
-    covariances_of,
-    doublings,
-    means_of,
-)
-from adats.models.latent.belief import (
-    LatentBelief,
-    LatentPosterior,
-    LatentPosteriors,
-    apart,
-)
+from adats.models.latent.base import Anchor, LatentBase, covariances_of, doublings, framed
+from adats.models.latent.belief import LatentBelief, LatentPosterior, LatentPosteriors, apart
 from adats.models.latent.chances import Laws
 from adats.models.latent.full import FullSpread
 from adats.models.latent.level import LevelSpread, in_common
@@ -120,10 +108,9 @@ def _message(
     else:
         terms = np.empty((*several, arms, arms))
         spread.message(sites, terms)
-        frame = block_diag(design, np.ones((1, 1)))
-        size = len(frame.T) ** 2
-        found = np.empty((*several, size + 1))
-        found[..., :-1] = np.matmul(frame.T, np.matmul(terms, frame)).reshape(*several, size)
+        said = framed(terms, design).reshape(*several, -1)
+        found = np.empty((*several, said.shape[-1] + 1))
+        found[..., :-1] = said
     found[..., -1] = pulls
     if log_base is not None:
         found[..., -2] += 2.0 * np.asarray(log_base)  # the last of T is -2c
@@ -137,8 +124,7 @@ def _message_sum(
     terms = meta.spread.message_sum(sites)
     terms[:, -1, -1] += 2.0 * log_base
     if meta.design is not None:
-        frame = block_diag(meta.design, np.ones((1, 1)))
-        terms = np.matmul(frame.T, np.matmul(terms, frame))
+        terms = framed(terms, meta.design)
     counted = np.full((len(terms), 1), pulls)
     return np.concatenate([terms.reshape(len(terms), -1), counted], axis=1).ravel()
 
@@ -175,16 +161,11 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         design: ArrayLike | None = None,
         arms: Sequence[Arm] | None = None,
     ) -> None:
-        names = arm_names(arms)
-        means = means_of(mean)
-        p = means.shape[-1]
-        phi = None if design is None else checked_design(design, p)
-        dim = p if phi is None else len(phi)
-        if names is not None and len(names) != dim:
-            raise ValueError(f"{len(names)} names for {dim} arms")
-        fill(self, arms=names)
-        spread = _spread(task_scale, level_scale, task_cov, dim)
-        self._set(means, cov, spread, rewards, weights, phi)
+        fill(self, arms=arm_names(arms))
+        spread_of = partial(_spread, task_scale, level_scale, task_cov)
+        self._set(mean, cov, spread_of, rewards, weights, design)
+        if self.arms is not None and len(self.arms) != self.n_arms:
+            raise ValueError(f"{len(self.arms)} names for {self.n_arms} arms")
         _check_reach(self.task_prior())
 
     # what the model is
@@ -379,10 +360,7 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
 
     def _joint(self, sites: FloatArray, phi: FloatArray | None) -> LatentBelief:
         """Under all candidates but those which are all but impossible."""
-        halves = self.mu.halves()
-        mean, factor = self.mu.means(halves), np.swapaxes(halves, -1, -2)
-        if phi is not None:
-            mean, factor = mean @ phi.T, np.matmul(phi, factor)
+        mean, factor = self.mu_factors(phi)
         logs, spread = self.log_posterior, self.spread
         likely = logs > logs.max() + NEGLIGIBLE
         if not likely.all():

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from scipy.special import logsumexp
 
-from adats.models.core.frozen import FieldOf, put
-from adats.models.core.linalg import times
+from adats.models.core.frozen import FieldOf
 from adats.models.core.types import Conditioned, FloatArray, IntArray, Rng
 from adats.models.core.weights import draw, softmax
 from adats.models.latent import full
-from adats.models.latent.belief import CautiousBelief, LatentArms
+from adats.models.latent.belief import CautiousBelief, InTask, LatentArms
 from adats.models.latent.family import Family
 from adats.models.latent.row_stats import RowSites
 from adats.models.latent.sites import settled
@@ -112,37 +111,21 @@ class LatentRows(CautiousBelief):
         start = np.zeros((3, len(self.theta), len(stats.rows)))
         sites = settled(self.family, stats.table[0], stats.table[1], prior, start)
         known = full.site_sums(sites, stats.rows, frozen)
-        half, diagonal = full.halves(factor, known.gram)
-        residual = known.shift - times(known.gram, self.theta)
-        step = times(half, residual)
-        theta = self.theta + times(np.swapaxes(half, -1, -2), step)
-        exponent = (self.theta * (known.shift + residual)).sum(axis=-1) + (step * step).sum(axis=-1)
-        logs = self.log_weights + known.log_s + 0.5 * (exponent - full.log_dets(diagonal))
+        gain, theta, new = full.given_sites(self.theta, factor, known)
+        logs = self.log_weights + gain
         evidence = float(logsumexp(logs) - logsumexp(self.log_weights)) - stats.log_base
-        new = LatentRows(self.family, logs, theta, np.swapaxes(half, -1, -2), self.which)
-        return Conditioned(evidence, new)
+        return Conditioned(evidence, LatentRows(self.family, logs, theta, new, self.which))
 
 
-class LatentRowsPosterior(LatentRows):
-    """The same belief in a task, drawn from without working out every candidate."""
+class LatentRowsPosterior(InTask, LatentRows):
+    """The same belief in a task."""
 
     meta: "LatentLinearMeta"
     digest: "RowDigest"
-
-    def __init__(self, meta: "LatentLinearMeta", digest: "RowDigest") -> None:
-        put(self, "family", meta.family)
-        put(self, "meta", meta)
-        put(self, "digest", digest)
-        put(self, "pending", None)
+    pending = None
 
     def sample(self, rng: Rng) -> FloatArray:
         return self.meta.posterior_sample(self.digest, rng)
 
-    @cached_property
-    def _joint(self) -> LatentRows:
-        return self.meta.posterior_joint(self.digest)
-
-    log_weights = FieldOf[FloatArray]("_joint")
-    theta = FieldOf[FloatArray]("_joint")
-    factor = FieldOf[FloatArray]("_joint")
-    which = FieldOf[IntArray]("_joint")
+    theta = FieldOf[FloatArray]("joint")
+    which = FieldOf[IntArray]("joint")

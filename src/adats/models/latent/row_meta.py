@@ -6,6 +6,7 @@ model is the linear one. Several candidates for the spread of tasks are kept sid
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -14,19 +15,11 @@ from numpy.typing import ArrayLike
 from adats.models.core import checks, linalg
 from adats.models.core.errors import InvalidValue
 from adats.models.core.frozen import evolve, fill
-from adats.models.core.linalg import times
 from adats.models.core.registry import register
 from adats.models.core.types import FloatArray, Rng
 from adats.models.latent import full
 from adats.models.latent import sites as ep
-from adats.models.latent.base import (
-    Anchor,
-    LatentBase,
-    checked_design,
-    covariances_of,
-    doublings,
-    means_of,
-)
+from adats.models.latent.base import Anchor, LatentBase, covariances_of, doublings, framed
 from adats.models.latent.full import FullPrior, FullSpread, SiteSums
 from adats.models.latent.row_belief import LatentRows, LatentRowsPosterior
 from adats.models.latent.row_stats import MOST_ROWS, ClickRows, EventRows, RowSites
@@ -77,19 +70,7 @@ class LatentLinearMeta(LatentBase[RowSites, RowDigest]):
         weights: ArrayLike | None = None,
         design: ArrayLike | None = None,
     ) -> None:
-        means = means_of(mean)
-        phi = None if design is None else checked_design(design, means.shape[-1])
-        dim = means.shape[-1] if phi is None else len(phi)
-        if task_scale is not None and task_cov is None:
-            scale = np.atleast_1d(checks.non_negative("task_scale", task_scale))
-            if scale.ndim != 1:
-                raise InvalidValue("task_scale", f"is a number a candidate, got {scale.shape}")
-            spread = _round(scale, dim)
-        elif task_cov is not None and task_scale is None:
-            spread = FullSpread.of(covariances_of("task_cov", task_cov, dim))
-        else:
-            raise ValueError("give task_scale, the spread of tasks, or task_cov, a covariance")
-        self._set(means, cov, spread, rewards, weights, phi)
+        self._set(mean, cov, partial(_spread, task_scale, task_cov), rewards, weights, design)
         scales = None if task_scale is None else self.spread.factor[:, 0, 0].copy()
         fill(self, task_scale=scales)
 
@@ -173,9 +154,7 @@ class LatentLinearMeta(LatentBase[RowSites, RowDigest]):
         terms = full.terms(self._spread_of(stats.rows.shape[1]).factor, known)
         terms[:, -1, -1] += 2.0 * stats.log_base
         if phi is not None:
-            frame = np.zeros((len(phi) + 1, phi.shape[1] + 1))
-            frame[:-1, :-1], frame[-1, -1] = phi, 1.0
-            terms = np.matmul(frame.T, np.matmul(terms, frame))
+            terms = framed(terms, phi)
         message = np.empty((count, terms[0].size + 1))
         message[:, :-1], message[:, -1] = terms.reshape(count, -1), stats.pulls
         return RowDigest(stats, message.ravel(), phi, known)
@@ -216,16 +195,9 @@ class LatentLinearMeta(LatentBase[RowSites, RowDigest]):
 
     def posterior_joint(self, digest: RowDigest) -> LatentRows:
         """The same as `posterior`, worked out under every candidate."""
-        (gram, shift, _), phi, mu = digest.known, digest.design, self.mu
-        half, _ = full.halves(self._spread_of(shift.shape[-1]).factor, gram)
-        halves = mu.halves()
-        mean, factor = mu.means(halves), np.swapaxes(halves, -1, -2)
-        if phi is not None:
-            mean, factor = mean @ phi.T, np.matmul(phi, factor)
-        turned = np.swapaxes(half, -1, -2)
-        theta = mean + times(turned, times(half, shift - times(gram, mean)))
-        moved = factor - np.matmul(turned, np.matmul(half, np.matmul(gram, factor)))
-        wide = np.concatenate([turned, moved], axis=-1)
+        known = digest.known
+        spread = self._spread_of(known.shift.shape[-1]).factor
+        theta, wide = full.given_mu(spread, known, *self.mu_factors(digest.design))
         which = np.arange(self.log_weights.size)
         return LatentRows(self.family, self.log_posterior, theta, wide, which)
 
@@ -274,6 +246,17 @@ class LatentLinearMeta(LatentBase[RowSites, RowDigest]):
         if self.task_scale is None:
             return found | {"task_cov": self.spread.cov}
         return found | {"task_scale": self.task_scale}
+
+
+def _spread(task_scale: ArrayLike | None, task_cov: ArrayLike | None, dim: int) -> FullSpread:
+    if task_scale is not None and task_cov is None:
+        scale = np.atleast_1d(checks.non_negative("task_scale", task_scale))
+        if scale.ndim != 1:
+            raise InvalidValue("task_scale", f"is a number a candidate, got {scale.shape}")
+        return _round(scale, dim)
+    if task_cov is not None and task_scale is None:
+        return FullSpread.of(covariances_of("task_cov", task_cov, dim))
+    raise ValueError("give task_scale, the spread of tasks, or task_cov, a covariance")
 
 
 def _round(scale: FloatArray, dim: int) -> FullSpread:

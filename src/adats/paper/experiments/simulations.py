@@ -112,6 +112,28 @@ FORCED = (
 )
 RUNS = 1000  # so that hardly a claim is undecided
 
+
+def _misspecified(
+    name: str,
+    sizes: str,
+    arms: str,
+    panel: Callable[[int, float, tuple[str, ...]], Panel],
+    judged: tuple[claims.Claim, ...],
+) -> PanelExperiment:
+    """An experiment of the supplement, over sizes and widths of the meta-prior."""
+    return PanelExperiment(
+        name=name,
+        title=f"{name.title()} bandits of the supplement: {sizes}, and a misspecified meta-prior",
+        about=(
+            f"{SHARED} {FORCED} AdaTS+ believes that σ_q is three times as wide as it is, AdaTS− a "
+            f"third as wide.{arms}"
+        ),
+        panels=both(panel(size, scale, WIDTH_AGENTS) for scale in (0.5, 1.0) for size in (2, 4, 8)),
+        claims=judged,
+        runs=RUNS,
+    )
+
+
 SIMULATIONS = (
     PanelExperiment(
         name="synthetic",
@@ -129,31 +151,13 @@ SIMULATIONS = (
         claims=claims.SYNTHETIC,
         runs=RUNS,
     ),
-    PanelExperiment(
-        name="gaussian",
-        title="Gaussian bandits of the supplement: K arms, and a misspecified meta-prior",
-        about=(
-            f"{SHARED} {FORCED} AdaTS+ believes that σ_q is three times as wide as it is, AdaTS− a "
-            "third as wide."
-        ),
-        panels=both(
-            gaussian_panel(arms, scale, WIDTH_AGENTS) for scale in (0.5, 1.0) for arms in (2, 4, 8)
-        ),
-        claims=claims.GAUSSIAN,
-        runs=RUNS,
-    ),
-    PanelExperiment(
-        name="linear",
-        title="Linear bandits of the supplement: d dimensions, and a misspecified meta-prior",
-        about=(
-            f"{SHARED} {FORCED} AdaTS+ believes that σ_q is three times as wide as it is, AdaTS− a "
-            "third as wide. There are K = 5d arms, drawn from the unit sphere once a run."
-        ),
-        panels=both(
-            linear_panel(dim, scale, WIDTH_AGENTS) for scale in (0.5, 1.0) for dim in (2, 4, 8)
-        ),
-        claims=claims.LINEAR,
-        runs=RUNS,
+    _misspecified("gaussian", "K arms", "", gaussian_panel, claims.GAUSSIAN),
+    _misspecified(
+        "linear",
+        "d dimensions",
+        " There are K = 5d arms, drawn from the unit sphere once a run.",
+        linear_panel,
+        claims.LINEAR,
     ),
     PanelExperiment(
         name="semibandit",

@@ -214,7 +214,7 @@ class Service:
     async def reward(self, request: Request) -> Reply:
         given: AnyRewardRequest = request.body
         if given.rewards is not None:
-            if given.decision_id is not None or given.reward is not None:
+            if msgspec.structs.replace(given, rewards=None) != AnyRewardRequest():
                 raise Invalid("rewards", "give one reward or a batch of rewards, not both")
             batch = RewardBatchRequest(given.rewards)
             return Reply(
@@ -224,7 +224,10 @@ class Service:
             if getattr(given, field) is None:
                 raise Invalid(field, f"a reward needs {field}")
         one = RewardRequest(
-            cast(str, given.decision_id), cast(Reward, given.reward), given.reward_id
+            cast(str, given.decision_id),
+            cast(Reward, given.reward),
+            given.reward_id,
+            given.metrics,
         )
         return Reply(await self._do(self._engine.reward, request, one))
 

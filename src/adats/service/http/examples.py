@@ -22,6 +22,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
             "window": 86400,
             "default_reward": 0.0,
             "apply": "at_window_end",
+            "metrics": {"revenue": 0, "seconds": None},
         },
         "linear": {
             "model": "linear",

@@ -19,6 +19,7 @@ from adats.models.core.types import Arm
 
 Action = Arm | list[Arm]
 Reward = float | list[float]
+Metrics = dict[str, float]
 
 
 class ExperimentRow(NamedTuple):
@@ -95,6 +96,7 @@ class DecisionRow(NamedTuple):
     counted: Reward | None = None  # what is in the statistics
     place: int = 0  # among the events of its task in its commit
     settled_place: int = 0  # the same of the window's end
+    metrics: Metrics | None = None  # further figures, which count where the reward does
 
 
 class RewardRow(NamedTuple):
@@ -106,6 +108,7 @@ class RewardRow(NamedTuple):
     reward_id: str | None
     time: float
     place: int = 0
+    metrics: Metrics | None = None
 
 
 class ChangeRow(NamedTuple):
@@ -146,6 +149,7 @@ class Bucket(NamedTuple):
     span: int  # seconds
     arm: str  # in JSON; null for several at once
     held_out: int  # 1, or 0; -1 if they could not be
+    metric: str = ""  # whose values are counted; empty: rewards
 
 
 class Counts(NamedTuple):
@@ -177,6 +181,7 @@ class RewardKey(NamedTuple):
     decision_id: str
     reward: Reward
     reward_id: str | None
+    metrics: Metrics | None = None
 
 
 TaskKey = tuple[int, str]  # experiment and task
@@ -332,6 +337,12 @@ class Store(Reader, Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class SharedStore(Store, Protocol):
+    """To which others write too."""
+
+    lock_wait: float | None  # seconds that a group waits for what others hold; None: as usual
 
 
 class KeyBook(Protocol):

@@ -52,6 +52,7 @@ from adats.service.stores.postgres_write import (
 from adats.service.stores.sqlite_rows import damaged
 
 ASK_AGAIN, ASK_FOR = 0.2, 3.0  # seconds: whether a commit has happened
+FOLD_WAIT = 4.0  # seconds for a fold that somebody else makes
 
 
 class PostgresStore(PostgresReader):
@@ -67,6 +68,7 @@ class PostgresStore(PostgresReader):
         self._clock = (0.0, 0.0)  # the database's time, and when that was
         self.now_from(self._connection)
         self.waited = 0.0
+        self.lock_wait: float | None = None
         self._clear()
 
     def _clear(self) -> None:
@@ -103,6 +105,12 @@ class PostgresStore(PostgresReader):
         """Within a transaction, from the first statement on."""
         if self._connection.info.transaction_status == 0:  # idle
             self._connection.execute("BEGIN", prepare=False)
+            if self.lock_wait is not None:
+                self._wait_for_locks(self.lock_wait)
+
+    def _wait_for_locks(self, seconds: float) -> None:
+        """At most so long each, in this transaction."""
+        self._connection.execute(f"SET LOCAL lock_timeout = {1000 * seconds:.0f}", prepare=False)
 
     def _all(self, text: str, values: Any = ()) -> list[Any]:
         with explained():
@@ -158,7 +166,9 @@ class PostgresStore(PostgresReader):
         if kind == sql.A_TASK:
             *state, folded = rest[:6]
             key = (experiment, name)
-            self._known[key] = KnownTask(id, seq, state[4], folded)
+            known = self._known.get(key)
+            if known is None or known.queued is None:  # else it is as it was taken
+                self._known[key] = KnownTask(id, seq, state[4], folded)
             if seq:
                 found.tasks[key], learned = task_from((*state, folded))
                 if learned and experiment not in self._taken:
@@ -172,7 +182,10 @@ class PostgresStore(PostgresReader):
     def take(self, experiment: int, *, wait: bool = True) -> Taken | None:
         with explained():
             self._begun()
-            lock = sql.TAKE_LOCK if wait else sql.TRY_LOCK
+            lock = sql.TRY_LOCK
+            if wait:
+                self._wait_for_locks(FOLD_WAIT)
+                lock = sql.TAKE_LOCK
             if not self._rows(lock, (self.address.schema, experiment))[0][0]:
                 return None
             found = self._rows(sql.TAKE, {"e": experiment})

@@ -6,23 +6,25 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from adats.models.core.errors import FileFormatError
-from adats.service.errors import Again, DamagedStore, StoreError
+from adats.service.errors import Again, DamagedStore, Held, StoreError
 from adats.service.stores.postgres_schema import VERSION, version_of
 
 SCHEMA = "adats"  # unless the URL says another
 CONNECT_WAIT = 3  # seconds
 # A session that stops in the middle of a group must not keep others waiting for long.
 SESSION = """
-SET SESSION synchronous_commit = on; SET idle_in_transaction_session_timeout = '{idle}';
-SET lock_timeout = '4s'; SET statement_timeout = '{statement}'; SET jit = off;
+SET SESSION synchronous_commit = on; SET default_transaction_isolation = 'read committed';
+SET idle_in_transaction_session_timeout = '{idle}';
+SET lock_timeout = '{wait}'; SET statement_timeout = '{statement}'; SET jit = off;
 SET enable_hashjoin = {plain}; SET enable_mergejoin = {plain}; SET enable_seqscan = {plain};
 SET client_min_messages = error; SET timezone = 'UTC'; SET search_path = {schema};
 """
-# time for a statement, time without one in a transaction, and plans that read all
-GROUP, LONG_READ = ("10s", "5s", "off"), ("0", "0", "on")
+# time for a statement, time without one in a transaction, plans that read all, and the time to
+# wait for what others hold
+GROUP, LONG_READ = ("10s", "5s", "off", "100ms"), ("0", "0", "on", "4s")
 
 
 class Address(NamedTuple):
@@ -48,12 +50,15 @@ def address_of(url: str) -> Address:
     schema = dict(query).get("schema", SCHEMA)
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", schema):
         raise ValueError(f"schema={schema} is not a name of letters, digits and _")
-    rest = urlencode([pair for pair in query if pair[0] != "schema"], safe="/")
+    others = [pair for pair in query if pair[0] != "schema"]
+    rest = urlencode(others, safe="/", quote_via=quote)  # libpq takes no + for a space
     plain = f"postgresql://{parts.netloc}{parts.path}"
     return Address(f"{plain}?{rest}" if rest else plain, schema)
 
 
-def connect(address: Address, kind: tuple[str, str, str] = GROUP, *, checked: bool = True) -> Any:
+def connect(
+    address: Address, kind: tuple[str, str, str, str] = GROUP, *, checked: bool = True
+) -> Any:
     """A session, outside a transaction. `checked`: the tables have to be there."""
     try:
         import psycopg
@@ -69,10 +74,9 @@ def connect(address: Address, kind: tuple[str, str, str] = GROUP, *, checked: bo
             application_name="adats",
         )
         try:
-            statement, idle, plain = kind
             schema = f'"{address.schema}"'
-            named = {"statement": statement, "idle": idle, "plain": plain, "schema": schema}
-            connection.execute(SESSION.format(**named))
+            named = dict(zip(("statement", "idle", "plain", "wait"), kind, strict=True))
+            connection.execute(SESSION.format(**named, schema=schema))
             if connection.info.server_version < 140000:
                 raise FileFormatError("PostgreSQL 14 or later is needed")
             if checked:
@@ -95,7 +99,9 @@ def trouble(error: Exception) -> Exception:
     """What an error of PostgreSQL means for the service."""
     code = getattr(error, "sqlstate", None) or ""
     said = " ".join(str(error).split())
-    if code in ("40001", "40P01", "55P03", "23505", "57014"):
+    if code == "55P03":
+        return Held(f"somebody holds what this needs: {said}")
+    if code in ("40001", "40P01", "23505", "57014"):
         return Again(f"others were at it: {said}")
     if code.startswith("XX") or code in ("58P01", "58030"):
         return DamagedStore(f"the store is damaged: {said}; restore a copy of it")

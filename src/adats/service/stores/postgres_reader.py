@@ -49,7 +49,7 @@ _FROM = (
 )
 _REWARDS = (
     f"SELECT r.id, r.experiment, coalesce(r.version, {_FOLD.format('r.id')}) AS version, "
-    "r.decision, r.reward, r.reward_id, r.time, r.place FROM rewards r "
+    "r.decision, r.reward, r.reward_id, r.time, r.place, r.metrics FROM rewards r "
     "JOIN decisions d ON d.id = r.decision JOIN tasks t ON t.id = d.task_id "
     "JOIN experiments e ON e.id = r.experiment WHERE r.experiment = %s "
     "ORDER BY version, t.task, r.place, r.id"
@@ -59,7 +59,9 @@ _decode = msgspec.json.Decoder().decode
 all_learned = msgspec.json.Decoder(
     list[tuple[int, list[LearnedReward]]]
 ).decode  # each with its event
-_LATER_LISTS = [DecisionRow._fields.index(name) for name in ("propensity", "reward", "counted")]
+_LATER_LISTS = [
+    DecisionRow._fields.index(name) for name in ("propensity", "reward", "counted", "metrics")
+]
 _ACTION = DecisionRow._fields.index("action")
 
 
@@ -213,7 +215,8 @@ class PostgresReadView(PostgresReader):
 
     def rewards(self, experiment: int) -> Iterator[RewardRow]:
         for row in self._stream(_REWARDS, (experiment,)):
-            yield RewardRow(*row)._replace(reward=_decode(row[4]))
+            metrics = None if row[-1] is None else _decode(row[-1])
+            yield RewardRow(*row)._replace(reward=_decode(row[4]), metrics=metrics)
 
     def changes(self, experiment: int) -> Iterator[ChangeRow]:
         sql = (

@@ -46,7 +46,7 @@ CREATE TABLE decisions (
     propensity text NOT NULL, state_version bigint NOT NULL, prior_version bigint NOT NULL,
     time float8 NOT NULL, explored smallint NOT NULL, holdout smallint, due float8, settled bigint,
     received integer NOT NULL, reward text, counted text, place bigint NOT NULL,
-    settled_place bigint NOT NULL, after bigint NOT NULL
+    settled_place bigint NOT NULL, after bigint NOT NULL, metrics text
 ) WITH (fillfactor = 80);
 CREATE UNIQUE INDEX decisions_by_name ON decisions (experiment, decision_id);
 CREATE INDEX decisions_by_task ON decisions (task_id);
@@ -55,7 +55,8 @@ CREATE INDEX decisions_by_time ON decisions USING brin (time) WITH (autosummariz
 CREATE TABLE rewards (
     id bigint NOT NULL, experiment integer NOT NULL, version bigint,
     decision bigint NOT NULL, reward text NOT NULL,
-    reward_id text, time float8 NOT NULL, place bigint NOT NULL, PRIMARY KEY (decision, id)
+    reward_id text, time float8 NOT NULL, place bigint NOT NULL, metrics text,
+    PRIMARY KEY (decision, id)
 );
 CREATE TABLE changes (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, experiment integer NOT NULL,
@@ -69,9 +70,9 @@ CREATE TABLE beliefs (
 CREATE INDEX beliefs_by_experiment ON beliefs (experiment);
 CREATE TABLE hourly (
     experiment integer NOT NULL, start bigint NOT NULL, span integer NOT NULL, arm text NOT NULL,
-    held_out smallint NOT NULL, decisions bigint NOT NULL, explored bigint NOT NULL,
-    rewarded bigint NOT NULL, counted bigint NOT NULL, sum text NOT NULL, squares text NOT NULL,
-    PRIMARY KEY (experiment, start, span, arm, held_out)
+    held_out smallint NOT NULL, metric text NOT NULL, decisions bigint NOT NULL,
+    explored bigint NOT NULL, rewarded bigint NOT NULL, counted bigint NOT NULL, sum text NOT NULL,
+    squares text NOT NULL, PRIMARY KEY (experiment, start, span, arm, held_out, metric)
 ) WITH (fillfactor = 50);
 CREATE TABLE keys (
     id text PRIMARY KEY, tenant text NOT NULL, hash bytea NOT NULL, write smallint NOT NULL,

@@ -55,7 +55,8 @@ SELECT {BLOCK_AND_TIME}, 0, nextval('event_ids'), NULL, NULL, NULL, NULL, NULL, 
 """
 READ_DECISIONS = f"""
 SELECT x.i, CASE WHEN x.i >= 0 AND d.received > 0 THEN (
-    SELECT json_agg(json_build_array(r.id, r.reward, r.reward_id, r.time, r.place))::text
+    SELECT json_agg(json_build_array(r.id, r.reward, r.reward_id, r.time, r.place,
+        r.metrics::json))::text
     FROM rewards r WHERE r.decision = d.id AND (
         r.id = (SELECT max(l.id) FROM rewards l WHERE l.decision = d.id)
         OR (x.n IS NOT NULL AND r.reward_id = x.n)
@@ -91,23 +92,23 @@ WRITE = f"""
 WITH made AS (
     INSERT INTO decisions (id, experiment, task_id, version, decision_id, action, features, request,
         propensity, state_version, prior_version, time, explored, holdout, due, settled, received,
-        reward, counted, place, settled_place, after)
+        reward, counted, place, settled_place, after, metrics)
     SELECT id, e, task, v, name, a, decode(f, 'base64'), q, c, sv, pv, at, x, h, due, s, k, r, n, p,
-        sp, after
+        sp, after, m
     FROM json_to_recordset(%(made)s::json) AS x(id bigint, e int, task bigint, v bigint, name text,
         a text, f text, q text, c text, sv bigint, pv bigint, at float8, x smallint, h smallint,
         due float8, s bigint, k int, r text, n text, p bigint, sp bigint,
-        after bigint)
+        after bigint, m text)
     ON CONFLICT (experiment, decision_id) DO NOTHING RETURNING 1
 ), later AS (
     UPDATE decisions d SET due = x.due, settled = x.s, received = x.k, reward = x.r,
-        counted = x.n, settled_place = x.sp
+        counted = x.n, settled_place = x.sp, metrics = x.m
     FROM json_to_recordset(%(later)s::json) AS x(id bigint, due float8, s bigint, k int, r text,
-        n text, sp bigint) WHERE d.id = x.id
+        n text, sp bigint, m text) WHERE d.id = x.id
 ), told AS (
-    INSERT INTO rewards (id, experiment, version, decision, reward, reward_id, time, place)
-    SELECT id, e, v, d, r, n, at, p FROM json_to_recordset(%(told)s::json) AS x(id bigint, e int,
-        v bigint, d bigint, r text, n text, at float8, p bigint)
+    INSERT INTO rewards (id, experiment, version, decision, reward, reward_id, time, place, metrics)
+    SELECT id, e, v, d, r, n, at, p, m FROM json_to_recordset(%(told)s::json) AS x(id bigint, e int,
+        v bigint, d bigint, r text, n text, at float8, p bigint, m text)
 ), used AS (
     UPDATE tasks t SET seq = x.seq, rounds = x.n, pending = decode(x.p, 'base64'), learned = x.l
     FROM json_to_recordset(%(used)s::json) AS x(id bigint, seq bigint, n bigint, p text, l text)
@@ -174,7 +175,7 @@ UPDATE experiments SET {", ".join(f"{name} = %({name})s" for name in _MOVING if 
 WHERE id = %(id)s
 """
 
-_BUCKET = "experiment int, start bigint, span int, arm text, held_out smallint"
+_BUCKET = "experiment int, start bigint, span int, arm text, held_out smallint, metric text"
 _SAME = " AND ".join(f"h.{name} = x.{name}" for name in Bucket._fields)
 READ_COUNTS = (
     f"SELECT {', '.join(f'h.{name}' for name in HOURLY)} FROM json_to_recordset(%s::json) AS "

@@ -141,6 +141,7 @@ class GroupRows:
             "n": row.reward_id,
             "at": row.time,
             "p": row.place if taken else own,
+            "m": _optional(row.metrics),
         }
 
     def _tasks(self) -> tuple[list[Row], list[Row]]:
@@ -235,6 +236,7 @@ def _later_part(row: DecisionRow) -> dict[str, Any]:
         "k": row.received,
         "r": _optional(row.reward),
         "n": _optional(row.counted),
+        "m": _optional(row.metrics),
     }
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from adats.service.counters import SEVERAL, tally
+from adats.service.counters import SEVERAL, of_rewards, tally
 from adats.service.errors import DamagedStore, StoreError
 from adats.service.stores import sqlite_rows as rows
 from adats.service.stores.interface import (
@@ -188,7 +188,7 @@ def _check_sums(view: "SQLiteReadView") -> list[str]:
         for row in view.experiments():
             counts = view.counts(row.id)
             several = any(bucket.arm == SEVERAL for bucket in counts)
-            own = [n for bucket, n in counts.items() if (bucket.arm == SEVERAL) == several]
+            own = of_rewards(counts, several=several).values()
             said = (sum(n.decisions for n in own), sum(n.counted for n in own))
             if said != (row.decisions, row.counted):
                 found.append(f"the counters of experiment {row.name!r} do not agree")

@@ -28,7 +28,11 @@ from adats.service.stores.interface import (
 Kept = Sequence[Any]  # the columns of a row, the checksum last
 
 CHECKSUM = "crc"
-LATER_ADDED = {DecisionRow: 2, RewardRow: 1, ExperimentRow: 1}  # last columns, not in old stores
+LATER_ADDED: dict[type, tuple[list[Any], ...]] = {  # as rows have them that were there before
+    DecisionRow: ([0, 0], [None]),
+    RewardRow: ([0], [None]),
+    ExperimentRow: ([0],),
+}
 
 
 def columns(*rows: Any) -> str:
@@ -63,9 +67,10 @@ ADD_REWARD = insert("rewards", RewardRow._fields[1:])
 ADD_CHANGE = insert("changes", ChangeRow._fields)
 ADD_BELIEF = insert("beliefs", BeliefRow._fields)
 ADD_KEY = insert("keys", KeyRow._fields)
-LATER = ("due", "settled", "received", "reward", "counted", "settled_place")  # in a decision
+LATER = ("due", "settled", "received", "reward", "counted", "settled_place", "metrics")
 _ACTION, *_LISTS = (
-    DecisionRow._fields.index(name) - 1 for name in ("action", "propensity", "reward", "counted")
+    DecisionRow._fields.index(name) - 1
+    for name in ("action", "propensity", "reward", "counted", "metrics")
 )
 _LATER = [DecisionRow._fields.index(name) - 1 for name in LATER]
 _NEW = ", ".join(f"{f} = v.column{i}" for i, f in enumerate((*LATER, CHECKSUM), 1))
@@ -87,9 +92,12 @@ def sealed(row: Sequence[Any], start: int = 0) -> list[Any]:
 
 
 def _covered(kind: type, values: list[Any]) -> list[Any]:
-    """What a checksum covers: what was added later only where it is not 0, as it was before."""
-    added = LATER_ADDED.get(kind, 0)
-    return values[:-added] if added and values[-added:] == [0] * added else values
+    """What a checksum covers: what was added later only where it is not as it was before."""
+    for usual in reversed(LATER_ADDED.get(kind, ())):
+        if values[-len(usual) :] != usual:
+            break
+        values = values[: -len(usual)]
+    return values
 
 
 def _checked(kind: Any, kept: Kept, what: str, *, name: int, start: int) -> Any:
@@ -111,8 +119,7 @@ def decision_to_keep(row: DecisionRow) -> list[Any]:
     values: list[Any] = list(row[1:])
     values[_ACTION] = msgspec.json.encode(row.action).decode()
     for column in _LISTS:
-        if isinstance(values[column], list):
-            values[column] = to_column(values[column])
+        values[column] = to_column(values[column])
     return [*values, checksum(_covered(DecisionRow, values))]
 
 
@@ -123,7 +130,8 @@ def later_part(row: DecisionRow) -> list[Any]:
 
 
 def reward_to_keep(row: RewardRow) -> list[Any]:
-    return sealed(row._replace(reward=reward_column(row.reward)), 1)
+    kept = row._replace(reward=reward_column(row.reward), metrics=to_column(row.metrics))
+    return sealed(kept, 1)
 
 
 def task_to_keep(key: TaskKey, row: TaskRow) -> list[Any]:
@@ -154,8 +162,8 @@ def reward_column(reward: Reward) -> Any:
 
 
 def to_column(value: Any) -> Any:
-    """A number, or a list of them, as SQLite keeps it."""
-    return msgspec.json.encode(value).decode() if isinstance(value, list) else value
+    """A number, or several of them, as SQLite keeps it."""
+    return msgspec.json.encode(value).decode() if isinstance(value, list | dict) else value
 
 
 # from the store
@@ -190,7 +198,7 @@ def decision_from(kept: Kept) -> DecisionRow:
 
 def reward_from(kept: Kept) -> RewardRow:
     row: RewardRow = _checked(RewardRow, kept, "reward", name=0, start=1)
-    return row._replace(reward=_from_column(row.reward))
+    return row._replace(reward=_from_column(row.reward), metrics=_from_column(row.metrics))
 
 
 def change_from(kept: Kept) -> ChangeRow:

@@ -92,11 +92,21 @@ ALTER TABLE experiments ADD COLUMN total_version INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE tasks ADD COLUMN folded BLOB;
 ALTER TABLE tasks ADD COLUMN folded_in INTEGER;
 CREATE INDEX tasks_unfolded ON tasks (experiment, folded_in) WHERE folded_in IS NOT NULL;
+ALTER TABLE decisions ADD COLUMN metrics TEXT;
+ALTER TABLE rewards ADD COLUMN metrics TEXT;
+DROP TABLE hourly;
+CREATE TABLE hourly (
+    experiment INTEGER NOT NULL, start INTEGER NOT NULL, span INTEGER NOT NULL, arm TEXT NOT NULL,
+    held_out INTEGER NOT NULL, metric TEXT NOT NULL, decisions INTEGER NOT NULL,
+    explored INTEGER NOT NULL, rewarded INTEGER NOT NULL, counted INTEGER NOT NULL,
+    sum TEXT NOT NULL, squares TEXT NOT NULL, crc INTEGER NOT NULL,
+    PRIMARY KEY (experiment, start, span, arm, held_out, metric)
+) WITHOUT ROWID;
 """
 
 
 def _fill_version_4(connection: sqlite3.Connection) -> None:
-    """Count what there is, and seal what checksums did not cover."""
+    """Figures of what there is; seal what checksums did not cover."""
     for kept in connection.execute(f"SELECT {rows.columns(ExperimentRow)} FROM experiments"):
         *values, crc = kept
         size = ExperimentRow._fields.index("tasks")
@@ -108,24 +118,26 @@ def _fill_version_4(connection: sqlite3.Connection) -> None:
             "SELECT max(time) FROM decisions WHERE experiment = ?", (row.id,)
         ).fetchone()
         until = days_until(newest or 0.0)
-        counts: dict[Bucket, Counts] = {}
         made = counted = 0
         for decision in _decisions(connection, row.id):
             made, counted = made + 1, counted + (decision.counted is not None)
-            tally(counts, decision, until)
-        _write_counts(connection, counts)
         row = row._replace(tasks=tasks, decisions=made, counted=counted, days_until=until)
         connection.execute(rows.SAVE_EXPERIMENT.of(1), rows.sealed(row))
 
 
 def _fill_version_5(connection: sqlite3.Connection) -> None:
-    """What all tasks taught lies apart."""
+    """What all tasks taught lies apart; counters have other columns."""
     for kept in connection.execute(f"SELECT {rows.columns(ExperimentRow)} FROM experiments"):
         row = rows.experiment_from(kept)
         assert row.total is not None
         connection.execute(rows.SAVE_TOTAL.of(1), rows.total_to_keep(row.id, row.total))
         row = row._replace(total=b"", total_version=row.version)
         connection.execute(rows.SAVE_EXPERIMENT.of(1), rows.sealed(row))
+        counts: dict[Bucket, Counts] = {}
+        for decision in _decisions(connection, row.id):
+            tally(counts, decision, row.days_until)
+        kept_counts = [rows.counts_to_keep(bucket, own) for bucket, own in counts.items()]
+        connection.executemany(rows.SAVE_COUNTS.of(1), kept_counts)
 
 
 def _seal_tasks(connection: sqlite3.Connection, experiment: int) -> int:
@@ -144,11 +156,6 @@ def _seal_tasks(connection: sqlite3.Connection, experiment: int) -> int:
 def _decisions(connection: sqlite3.Connection, experiment: int) -> Any:
     sql = f"SELECT {rows.columns(DecisionRow)} FROM decisions NOT INDEXED WHERE experiment = ?"
     return map(rows.decision_from, connection.execute(sql, (experiment,)))
-
-
-def _write_counts(connection: sqlite3.Connection, counts: dict[Bucket, Counts]) -> None:
-    kept = [rows.counts_to_keep(bucket, own) for bucket, own in counts.items()]
-    connection.executemany(rows.SAVE_COUNTS.of(1), kept)
 
 
 VERSIONS: tuple[Version, ...] = (

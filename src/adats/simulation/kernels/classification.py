@@ -4,7 +4,7 @@ Rewards are taken for Gaussian, or for what they are, 0 or 1.
 """
 
 import math
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -32,7 +32,12 @@ if TYPE_CHECKING:
         ClassificationProblem,
         LogisticClassification,
         PictureInstance,
+        PictureProblem,
     )
+
+
+# chances of rewards and features of all pictures; those of every round, draws, and what was pulled
+Pictures = tuple[FloatArray, FloatArray, IntArray, FloatArray, IntArray]
 
 
 @compiled
@@ -49,19 +54,14 @@ def best_picture(features: FloatArray, images: IntArray, theta: FloatArray) -> i
 
 @compiled
 def classification_task(
-    prior: LinearPrior,
-    chances: FloatArray,
-    features: FloatArray,
-    images: IntArray,
-    draws: FloatArray,
-    rng: Rng,
-    pulled: IntArray,
+    prior: LinearPrior, pictures: Pictures, rng: Rng
 ) -> tuple[float, FloatArray]:
     """Thompson sampling among `images[t]`, numbers of rows of `features`; fills `pulled`.
 
     The reward is 1 with the chance of the picture. The belief is kept as in `linear_task`.
     """
     mean, factor, noise = prior
+    chances, features, images, draws, pulled = pictures
     dim, size = factor.shape
     turned, precision = np.ascontiguousarray(factor.T), 1.0 / (noise * noise)
     moments = np.zeros((dim + 1, dim + 1))
@@ -87,36 +87,19 @@ def classification_task(
 def play(problem: "ClassificationProblem", task: LoopInput) -> LinearStats | None:
     if task.policy.number != TS:
         return None
-    chances, images = problem.chances, cast("PictureInstance", task.instance).images
-    n, moments = classification_task(
-        linear_prior(task.prior),
-        _read_only(chances),
-        _read_only(problem.features),
-        images,
-        task.instance.draws,
-        task.rng,
-        task.actions,
-    )
-    task.regret[:] = chances[images].max(axis=1) - chances[task.actions]
+    n, moments = classification_task(linear_prior(task.prior), _pictures(problem, task), task.rng)
+    _fill_regret(problem, task)
     return LinearStats(n, moments)
 
 
 @compiled
-def logistic_task(
-    mean: FloatArray,
-    factor: FloatArray,
-    chances: FloatArray,
-    features: FloatArray,
-    images: IntArray,
-    draws: FloatArray,
-    rng: Rng,
-    pulled: IntArray,
-) -> FloatArray:
+def logistic_task(mean: FloatArray, factor: FloatArray, pictures: Pictures, rng: Rng) -> FloatArray:
     """The same with log-odds that are linear in the features; gives the rewards.
 
     The belief N(mean, factor factorᵀ) is kept in `mean` and `factor`, which it changes. A reward
     has a site of its own; all sites are renewed when their number has doubled.
     """
+    chances, features, images, draws, pulled = pictures
     dim, size = factor.shape
     rewards, sites = np.empty(pulled.size), np.zeros((pulled.size, 2))
     theta, z, moved = np.empty(dim), np.empty(size), np.empty(dim)
@@ -175,21 +158,22 @@ def play_logistic(problem: "LogisticClassification", task: LoopInput) -> RowSite
     prior: LatentRows = task.prior
     if prior.log_weights.size > 1:
         return None
-    chances, images = problem.chances, cast("PictureInstance", task.instance).images
-    features = _read_only(problem.features)
-    rewards = logistic_task(
-        prior.theta[0].copy(),
-        np.array(full.square(prior.factor)[0], order="C"),
-        _read_only(chances),
-        features,
-        images,
-        task.instance.draws,
-        task.rng,
-        task.actions,
-    )
-    task.regret[:] = chances[images].max(axis=1) - chances[task.actions]
+    mean, factor = prior.theta[0].copy(), np.array(full.square(prior.factor)[0], order="C")
+    rewards = logistic_task(mean, factor, _pictures(problem, task), task.rng)
+    _fill_regret(problem, task)
     table = np.stack([np.ones(rewards.size), rewards])
     return problem.meta().empty().with_table(problem.features[task.actions], table)
+
+
+def _pictures(problem: "PictureProblem[Any]", task: LoopInput) -> Pictures:
+    images = cast("PictureInstance", task.instance).images
+    known = _read_only(problem.chances), _read_only(problem.features)
+    return *known, images, task.instance.draws, task.actions
+
+
+def _fill_regret(problem: "PictureProblem[Any]", task: LoopInput) -> None:
+    chances, images = problem.chances, cast("PictureInstance", task.instance).images
+    task.regret[:] = chances[images].max(axis=1) - chances[task.actions]
 
 
 def _read_only(values: FloatArray) -> FloatArray:

@@ -144,8 +144,8 @@ def row_task(
                 arm = greedy_arm(counts, logs, etas, variances)
             else:
                 normalise(logs, weights)
-                level, left = levels[t], rounds - t
-                arm = index_arm(number, level, left, counted, counts, weights, etas, variances)
+                now = (number, levels[t], rounds - t, counted)
+                arm = index_arm(now, counts, weights, etas, variances)
         place = arm if fixed else t
         rows[place] = shown[arm]
         if counts:

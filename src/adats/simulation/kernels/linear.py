@@ -109,8 +109,8 @@ def linear_index_task(
         if t < len(first):
             arm = first[t, 0]
         else:
-            level = levels[t]
-            arm = index_arm(number, level, rounds - t, counted, precision, centre, variance, bounds)
+            now = (number, levels[t], rounds - t, counted)
+            arm = index_arm(now, precision, centre, variance, bounds)
         regret[t], actions[t] = best - means[arm], arm
         rewarded = actions[t - delay] if t >= delay else -1
         if rewarded >= 0:
