@@ -1,6 +1,7 @@
 """What each request asks of the engine, and the service as an ASGI application."""
 
 import asyncio
+import gc
 import logging
 import math
 import re
@@ -71,6 +72,7 @@ MOST_NOTED = 10_000  # experiments whose control is kept in mind
 MOST_WAITING = 1000  # requests; more are turned away
 SCRUB_PAUSE = 1.0  # seconds between two looks at some rows of the store
 ERASE_PAUSE = 0.05  # seconds between two looks whether what was forgotten is gone
+TIDY_EVERY = 600.0  # seconds between two looks for cycles of objects that nobody uses any more
 REFRESH = 1.0  # seconds until a key that was added or removed is known
 VERBS = ("decide", "reward")  # first in the routes, which are tried one after another
 PARTLY_DAMAGED = "part of the store is damaged; the service's log says it"
@@ -135,7 +137,8 @@ class Service:
         self._queue.start()
         if self._folder is not None:
             self._folder.start()
-        beside = [asyncio.create_task(work()) for work in (self._refresh_keys, self._scrub)]
+        works = (self._refresh_keys, self._scrub, self._tidy)
+        beside = [asyncio.create_task(work()) for work in works]
         try:
             yield
         finally:
@@ -169,6 +172,12 @@ class Service:
                 found = [str(error)]
             for line in found:
                 self._queue.note_damage(DamagedStore(line))
+
+    async def _tidy(self) -> None:
+        """Looking at all objects takes the longer, the more tasks are in memory: do it rarely."""
+        while True:
+            await asyncio.sleep(TIDY_EVERY)
+            gc.collect()
 
     # requests that go through the queue
 
