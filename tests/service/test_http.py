@@ -435,7 +435,7 @@ def with_prior(**fields):
         (PUT, changed(prior={"file": []}), "prior.file"),
         (PUT, changed(prior={"given": {"mean": 0.0}}), "prior.given.scale"),
         (PUT, with_prior(mean=[0.0, "x", 0.0]), "prior.given.mean[1]"),
-        (PUT, with_prior(mean=[0.0, 1.0]), "prior"),
+        (PUT, with_prior(mean=[0.0, 1.0]), "prior.given.mean"),
         (PUT, with_prior(mean=None), "prior.given.mean"),
         (PUT, with_prior(mean=1e21), "prior.given.mean"),
         (PUT, with_prior(scale=-1.0), "prior.given.scale"),

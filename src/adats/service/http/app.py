@@ -14,7 +14,7 @@ from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.routing import Route, Router
 
 from adats.models.core.errors import UnknownTask
-from adats.service import answers, export
+from adats.service import answers, export, reports
 from adats.service.commit_queue import CommitQueue
 from adats.service.engine import Engine
 from adats.service.errors import (
@@ -281,7 +281,7 @@ class Service:
 
     async def report(self, request: Request) -> Reply:
         now = self._engine.now()
-        return await self._read(request, lambda view, row: answers.report(view, row, now))
+        return await self._read(request, lambda view, row: reports.report(view, row, now))
 
     async def _read(
         self, request: Request, answer: Callable[[ReadView, ExperimentRow], msgspec.Struct]

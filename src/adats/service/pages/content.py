@@ -8,10 +8,11 @@ import msgspec
 import numpy as np
 
 from adats.models.core.types import FloatArray
-from adats.service import answers
-from adats.service.counters import DAY, HOUR, SEVERAL, moments
+from adats.service import answers, reports
+from adats.service.counters import DAY, HOUR, by_time
 from adats.service.messages import Lift, Report, TaskBelief
 from adats.service.served_experiment import ServedExperiment
+from adats.service.snapshot import Snapshot
 from adats.service.spec import ExperimentSpec, parse
 from adats.service.stores.interface import (
     BeliefRow,
@@ -79,53 +80,57 @@ def experiment_content(view: ReadView, row: ExperimentRow, now: float) -> Experi
         row=row,
         spec=spec,
         arms=[str(name) for name in answers.names_of(served)],
-        report=answers.report(view, row, now),
+        report=reports.report(view, row, now),
         periods=periods,
-        lifts=[] if spec.holdout is None else _lifts(periods),
+        lifts=[] if spec.holdout is None else _lifts(periods, served.snapshot),
         beliefs=_beliefs(view.beliefs(row.id)),
         pending=_pending(counts, now, several=spec.size is not None),
         tasks=_tasks(view, served),
     )
 
 
-def decisions_a_day(counts: dict[Bucket, Counts], now: float) -> int:
-    """In the last 24 hours, or what the last whole day had."""
+def decisions_a_day(counts: dict[Bucket, Counts], now: float, *, several: bool) -> int:
+    """In the last 24 hours."""
     return sum(
         own.decisions
-        for bucket, own in counts.items()
-        if bucket.start + bucket.span > now - DAY and bucket.arm != SEVERAL
+        for bucket, own in by_time(counts, several=several).items()
+        if bucket.start + bucket.span > now - DAY and not bucket.metric
     )
 
 
 def periods_of(counts: dict[Bucket, Counts], *, several: bool) -> list[Period]:
     """At most as many as a figure has places for, all of the same length."""
-    if not counts:
+    own = {b: n for b, n in by_time(counts, several=several).items() if not b.metric}
+    arms = {b: n for b, n in by_time(counts, several=False).items() if not b.metric}
+    if not own:
         return []
-    first = min(bucket.start for bucket in counts)
-    last = max(bucket.start + bucket.span for bucket in counts)
-    longest = max(bucket.span for bucket in counts)
+    first = min(bucket.start for bucket in own)
+    last = max(bucket.start + bucket.span for bucket in own)
+    longest = max(bucket.span for bucket in own)
     length = longest * -(-(last - first) // (MOST_POINTS * longest))
     found: dict[int, Period] = {}
-    for bucket, own in counts.items():
+    for bucket, n in own.items():
         i = (bucket.start - first) // length
         end = min(first + (i + 1) * length, last)
-        period = found.setdefault(i, Period(end, {}, Counts(), Counts()))
-        if bucket.arm != SEVERAL and bucket.held_out != 1:
-            period.by_arm[bucket.arm] = period.by_arm.get(bucket.arm, 0) + own.decisions
-        if (bucket.arm == SEVERAL) == several:
-            if bucket.held_out == 1:
-                found[i] = period._replace(holdout=period.holdout.plus(own))
-            else:
-                found[i] = period._replace(policy=period.policy.plus(own))
+        period = found.get(i) or Period(end, {}, Counts(), Counts())
+        if bucket.held_out == 1:
+            found[i] = period._replace(holdout=period.holdout.plus(n))
+        else:
+            found[i] = period._replace(policy=period.policy.plus(n))
+    for bucket, n in arms.items():
+        by_arm = found[(bucket.start - first) // length].by_arm
+        if bucket.held_out != 1:
+            by_arm[bucket.arm] = by_arm.get(bucket.arm, 0) + n.decisions
     return [found[i] for i in sorted(found)]
 
 
-def _lifts(periods: Iterable[Period]) -> list[Lift]:
+def _lifts(periods: Iterable[Period], now: Snapshot) -> list[Lift]:
     policy = holdout = Counts()
     found = []
     for period in periods:
         policy, holdout = policy.plus(period.policy), holdout.plus(period.holdout)
-        found.append(answers.lift(moments(policy), moments(holdout)))
+        sides = reports.sides_of(policy, holdout, now.spec)
+        found.append(reports.lift_of(sides, zero_one=reports.zero_one(now)))
     return found
 
 
@@ -162,8 +167,8 @@ def thinned(several: Sequence[T]) -> list[T]:
 
 def _pending(counts: dict[Bucket, Counts], now: float, *, several: bool) -> list[tuple[str, int]]:
     found = dict.fromkeys([f"for up to {name}" for _, name in AGES] + ["for longer"], 0)
-    for bucket, own in counts.items():
-        if (bucket.arm == SEVERAL) == several:
+    for bucket, own in by_time(counts, several=several).items():
+        if not bucket.metric:
             age = now - bucket.start - bucket.span / 2
             name = next((f"for up to {name}" for limit, name in AGES if age <= limit), "for longer")
             found[name] += own.decisions - own.rewarded

@@ -2,10 +2,11 @@
 
 from typing import NamedTuple
 
-from adats.service import answers
+from adats.service import reports
 from adats.service.messages import Report
 from adats.service.pages.content import decisions_a_day
 from adats.service.pages.html import escape, experiment_url, table
+from adats.service.spec import parse
 from adats.service.stores.interface import ReadView
 
 AT_ONCE = 50  # experiments on a page
@@ -26,8 +27,8 @@ def experiments(
     found = [
         ExperimentSummary(
             row.name,
-            answers.report(view, row, now),
-            decisions_a_day(view.counts(row.id), now),
+            reports.report(view, row, now),
+            decisions_a_day(view.counts(row.id), now, several=parse(row.spec).size is not None),
         )
         for row in rows[:AT_ONCE]
     ]
@@ -43,16 +44,15 @@ def list_body(found: list[ExperimentSummary], more: str | None) -> str:
     rows = [
         (
             f'<a href="{experiment_url(one.name)}">{escape(one.name)}</a>',
-            escape(one.report.state),
             f"{one.a_day:,}",
             escape(one.report.sentence)
             + "".join(f'<br><span class="alarm">{escape(a)}</span>' for a in one.report.alarms),
         )
         for one in found
     ]
-    heads = ("Experiment", "State", "Decisions a day", "What it says")
+    heads = ("Experiment", "Decisions a day", "What it says")
     rest = "" if more is None else f'<p><a href="/?after={escape(more)}">More</a></p>'
     return (
         "<h1>Experiments</h1>"
-        f'<div data-part="experiments">{table(heads, rows, numbers=(2,))}</div>{rest}'
+        f'<div data-part="experiments">{table(heads, rows, numbers=(1,))}</div>{rest}'
     )

@@ -146,11 +146,11 @@ def _counting(open_store: Open, name: str) -> None:
     store = open_store(name)
     row = _experiment(store)
     own, other = Bucket(row.id, 3600, 3600, '"a"', 0), Bucket(row.id, 0, 86400, "null", -1)
-    large = Counts(2, 1, 1, 1, 3 << 2000, 5 << 4000)
-    for counts in ({own: large}, {own: Counts(1, 0, 0, 0, 1, 1), other: large}):
+    large = Counts(2, 1, 1, 1, 1, 1, 3 << 2000, 5 << 4000)
+    for counts in ({own: large}, {own: Counts(1, 0, 0, 0, 0, 0, 1, 1), other: large}):
         _begin(store, row)
         store.save(Changes(counts=counts))
-    expected = {own: Counts(3, 1, 1, 1, (3 << 2000) + 1, (5 << 4000) + 1), other: large}
+    expected = {own: Counts(3, 1, 1, 1, 1, 1, (3 << 2000) + 1, (5 << 4000) + 1), other: large}
     _same("differences add up, to the last digit", store.counts(row.id), expected)
     _begin(store, row)
     store.save(Changes(counts={other: Counts().plus(large, -1)}))

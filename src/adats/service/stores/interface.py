@@ -48,6 +48,7 @@ class TaskRow(NamedTuple):
     generation: int | None = None  # in which it was digested, if that matters
     folded: bytes | None = None  # the statistics that are in the total, if those are others
     folded_in: int | None = None  # and in which: the commit that wrote it
+    design: bytes | None = None  # if the task has one of its own
     size: int | None = None  # of n rewards, n > 0: 2 log2(1 + n), rounded down
 
 
@@ -143,12 +144,12 @@ class KeyRow(NamedTuple):
 
 
 class Bucket(NamedTuple):
-    """Decisions of one hour, or of one day, that chose the same arm."""
+    """Decisions of one hour, or of one day, that chose the same arm; or of a group of tasks."""
 
     experiment: int
     start: int  # seconds since 1970
     span: int  # seconds
-    arm: str  # in JSON; null for several at once
+    arm: str  # in JSON; null for several at once; or a name that is no JSON, such as group 7
     held_out: int  # 1, or 0; -1 if they could not be
     metric: str = ""  # whose values are counted; empty: rewards
 
@@ -160,16 +161,20 @@ class Counts(NamedTuple):
     explored: int = 0
     rewarded: int = 0  # have a reward, counted or held
     counted: int = 0
+    nonzero: int = 0  # rewards that count and are not 0
+    unlikely: int = 0  # had a propensity below `FLOOR`
     sum: int = 0  # of rewards that count
     squares: int = 0  # of the same
 
     def plus(self, other: "Counts", sign: int = 1) -> "Counts":
-        decisions, explored, rewarded, counted, total, squares = other
+        decisions, explored, rewarded, counted, nonzero, unlikely, total, squares = other
         return Counts(
             self.decisions + sign * decisions,
             self.explored + sign * explored,
             self.rewarded + sign * rewarded,
             self.counted + sign * counted,
+            self.nonzero + sign * nonzero,
+            self.unlikely + sign * unlikely,
             self.sum + sign * total,
             self.squares + sign * squares,
         )

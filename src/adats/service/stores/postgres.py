@@ -170,7 +170,7 @@ class PostgresStore(PostgresReader):
             if known is None or known.queued is None:  # else it is as it was taken
                 self._known[key] = KnownTask(id, seq, state[4], folded)
             if seq:
-                found.tasks[key], learned = task_from((*state, folded))
+                found.tasks[key], learned = task_from((*state, folded, rest[7]))
                 if learned and experiment not in self._taken:
                     found.learned[key] = learned
         elif kind == sql.AN_EXPERIMENT:
@@ -201,7 +201,8 @@ class PostgresStore(PostgresReader):
                 self._known[experiment, name] = KnownTask(id, seq, state[4], folded, rest[7])
                 taken.names.append(name)
                 if seq != folded:
-                    taken.tasks[name], taken.learned[name] = task_from((*state, folded))
+                    found_task = task_from((*state, folded, rest[8]))
+                    taken.tasks[name], taken.learned[name] = found_task
             elif kind == sql.QUEUED:
                 progress = progress.plus(Progress(*msgspec.json.decode(rest[4])))
                 add_counts(counts, experiment, name)
@@ -302,7 +303,7 @@ class PostgresStore(PostgresReader):
         new, gone = [], []
         for bucket, difference in added.items():
             counts = kept.get(bucket, Counts()).plus(difference)
-            if min(counts[:4]) < 0:
+            if min(counts[:6]) < 0:
                 raise damaged(f"the counter of {bucket.start}")
             if counts.decisions:
                 new.append(dict(zip(sql.HOURLY, counts_row(bucket, counts), strict=True)))

@@ -54,7 +54,7 @@ _REWARDS = (
     "JOIN experiments e ON e.id = r.experiment WHERE r.experiment = %s "
     "ORDER BY version, t.task, r.place, r.id"
 )
-TASK = "f.stats, t.rounds, t.pending, f.generation, t.learned, f.seq, t.seq"
+TASK = "f.stats, t.rounds, t.pending, f.generation, t.learned, f.seq, t.design"
 _decode = msgspec.json.Decoder().decode
 all_learned = msgspec.json.Decoder(
     list[tuple[int, list[LearnedReward]]]
@@ -110,7 +110,7 @@ class PostgresReader:
             "WHERE t.experiment = %s AND t.task = %s AND t.seq > 0"
         )
         row = self._one(sql, (experiment, task))
-        return None if row is None else task_from(row[:6])
+        return None if row is None else task_from(row)
 
     def task(self, experiment: int, task: str) -> TaskRow | None:
         found = self._task_of(experiment, task)
@@ -202,11 +202,11 @@ class PostgresReadView(PostgresReader):
 
     def tasks(self, experiment: int) -> Iterator[tuple[str, TaskRow]]:
         sql = (
-            "SELECT t.task, f.stats, f.size, f.rounds, f.pending, f.generation FROM folded f "
-            "JOIN tasks t ON t.id = f.task_id WHERE f.experiment = %s ORDER BY t.id"
+            "SELECT t.task, t.design, f.size, f.stats, f.rounds, f.pending, f.generation "
+            "FROM folded f JOIN tasks t ON t.id = f.task_id WHERE f.experiment = %s ORDER BY t.id"
         )
-        for task, stats, size, rounds, pending, generation in self._stream(sql, (experiment,)):
-            yield task, TaskRow(unpacked(stats), rounds, pending, generation, size=size)
+        for task, design, size, stats, *row in self._stream(sql, (experiment,)):
+            yield task, TaskRow(unpacked(stats), *row)._replace(design=design, size=size)
 
     def largest_tasks(self, experiment: int, limit: int) -> list[str]:
         sql = (
@@ -268,9 +268,9 @@ class PostgresReadView(PostgresReader):
 
 
 def task_from(row: Sequence[Any]) -> tuple[TaskRow, tuple[LearnedReward, ...]]:
-    """Of the columns of `TASK` but the last: as it was folded last, and what it learned since."""
-    stats, rounds, pending, generation, learned, seq = row
-    state = TaskRow(unpacked(stats), rounds or 0, pending, generation)
+    """Of the columns of `TASK`: as it was folded last, and what it learned since."""
+    stats, rounds, pending, generation, learned, seq, design = row
+    state = TaskRow(unpacked(stats), rounds or 0, pending, generation, design=design)
     if not learned:
         return state, ()
     since = (some for at, some in all_learned(learned) if at > (seq or 0))

@@ -416,7 +416,7 @@ class SQLiteStore(SQLiteReader):
                 kept = self._one(f"SELECT {_COUNTS} FROM hourly WHERE {where}", bucket)
                 counts = Counts() if kept is None else rows.counts_from(kept)[1]
             counts = self._counts[bucket] = counts.plus(difference)
-            if min(counts[:4]) < 0:
+            if min(counts[:6]) < 0:
                 raise rows.damaged(f"the counter of {bucket.start}")
             if counts.decisions:
                 changed.append(rows.counts_to_keep(bucket, counts))

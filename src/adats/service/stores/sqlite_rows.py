@@ -144,6 +144,8 @@ def task_checksum(key: TaskKey, row: TaskRow) -> int:
     if row.folded is not None:
         crc = zlib.crc32(row.folded, crc)
         more = (*more, row.folded_in)
+    if row.design is not None:
+        crc = zlib.crc32(row.design, crc)
     if row.size is not None:
         more = (*more, "size", row.size)
     return zlib.crc32(msgspec.json.encode((*key, row.rounds, *more)), crc)
@@ -223,7 +225,7 @@ def task_from(kept: Kept) -> tuple[str, TaskRow]:
     experiment, task, *values, crc = kept
     row = TaskRow(*values)
     whole = isinstance(row.stats, bytes) and all(
-        isinstance(part, bytes | None) for part in (row.pending, row.folded)
+        isinstance(part, bytes | None) for part in (row.pending, row.folded, row.design)
     )
     if not whole or crc != task_checksum((experiment, task), row):
         raise damaged(f"task {task!r}")

@@ -94,6 +94,7 @@ ALTER TABLE tasks ADD COLUMN folded_in INTEGER;
 ALTER TABLE tasks ADD COLUMN size INTEGER;
 CREATE INDEX tasks_by_size ON tasks (experiment, size) WHERE size IS NOT NULL;
 CREATE INDEX tasks_unfolded ON tasks (experiment, folded_in) WHERE folded_in IS NOT NULL;
+ALTER TABLE tasks ADD COLUMN design BLOB;
 ALTER TABLE decisions ADD COLUMN metrics TEXT;
 ALTER TABLE rewards ADD COLUMN metrics TEXT;
 DROP TABLE hourly;
@@ -101,8 +102,8 @@ CREATE TABLE hourly (
     experiment INTEGER NOT NULL, start INTEGER NOT NULL, span INTEGER NOT NULL, arm TEXT NOT NULL,
     held_out INTEGER NOT NULL, metric TEXT NOT NULL, decisions INTEGER NOT NULL,
     explored INTEGER NOT NULL, rewarded INTEGER NOT NULL, counted INTEGER NOT NULL,
-    sum TEXT NOT NULL, squares TEXT NOT NULL, crc INTEGER NOT NULL,
-    PRIMARY KEY (experiment, start, span, arm, held_out, metric)
+    nonzero INTEGER NOT NULL, unlikely INTEGER NOT NULL, sum TEXT NOT NULL, squares TEXT NOT NULL,
+    crc INTEGER NOT NULL, PRIMARY KEY (experiment, start, span, arm, held_out, metric)
 ) WITHOUT ROWID;
 """
 
