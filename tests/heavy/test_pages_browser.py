@@ -163,7 +163,7 @@ def test_the_keyboard_alone_is_enough(service, visit):
     page.wait_for_url(f"{service[0]}/experiments/e-mails")
 
 
-def test_it_can_be_printed(service, visit, tmp_path):
+def test_it_can_be_printed(service, visit):
     page = visit()
     page.goto(f"{service[0]}/experiments/e-mails")
     page.emulate_media(media="print")
