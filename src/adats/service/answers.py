@@ -29,7 +29,7 @@ from adats.service.stores.interface import Bucket, Counts, ExperimentRow, ReadVi
 WIDTH = float(ndtri(0.975))  # of half an interval, in standard errors
 
 
-def experiment_info(name: str, now: Snapshot) -> ExperimentInfo:
+def experiment_info(name: str, now: Snapshot, status: str) -> ExperimentInfo:
     return ExperimentInfo(
         name=name,
         spec=msgspec.to_builtins(now.spec),
@@ -37,6 +37,7 @@ def experiment_info(name: str, now: Snapshot) -> ExperimentInfo:
         retired=now.retired,
         state_version=now.version,
         prior_version=now.prior_version,
+        status=status,
     )
 
 

@@ -92,6 +92,7 @@ ALTER TABLE experiments ADD COLUMN total_version INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE tasks ADD COLUMN folded BLOB;
 ALTER TABLE tasks ADD COLUMN folded_in INTEGER;
 CREATE INDEX tasks_unfolded ON tasks (experiment, folded_in) WHERE folded_in IS NOT NULL;
+ALTER TABLE experiments ADD COLUMN status TEXT NOT NULL DEFAULT 'running';
 ALTER TABLE tasks ADD COLUMN design BLOB;
 ALTER TABLE decisions ADD COLUMN metrics TEXT;
 ALTER TABLE rewards ADD COLUMN metrics TEXT;
