@@ -36,6 +36,7 @@ BODIES = {
     "decide": {"task": "t"},
     "reward": {"decision_id": "d", "reward": 1.0},
     "add_arm": {"arm": "d", "like": "a"},
+    "set_status": {"status": "paused"},
 }
 GUARDED = [operation for operation in OPERATIONS if not operation.open]
 NAMED = [o for o in GUARDED if "{name}" in o.path and o.name != "put"]  # of what is there

@@ -26,11 +26,9 @@ from adats.service.errors import (
     NotFound,
     ServiceError,
     StoreError,
-    refusal,
     status_of,
-    text_of,
 )
-from adats.service.field_types import MOST_ARMS
+from adats.service.fallbacks import instead
 from adats.service.http import openapi
 from adats.service.http.docs_page import page
 from adats.service.http.endpoint import (
@@ -53,10 +51,8 @@ from adats.service.messages import (
     AnyRewardRequest,
     DecisionBatchRequest,
     DecisionBatchResult,
-    DecisionRequest,
     Error,
     ExperimentList,
-    Fallback,
     Health,
     RefusedDecision,
     RefusedReward,
@@ -67,8 +63,8 @@ from adats.service.messages import (
 from adats.service.pages.routes import Pages
 from adats.service.served_experiment import ServedExperiment
 from adats.service.shared_queue import Folder, SharedQueue
-from adats.service.spec import arms_of_control, parse
-from adats.service.stores.interface import Action, ExperimentRow, ReadView, Reward
+from adats.service.spec import parse
+from adats.service.stores.interface import ARCHIVED, Action, ExperimentRow, ReadView, Reward
 
 LONG = math.inf  # the size of an operation that may take long
 MOST_NOTED = 10_000  # experiments whose control is kept in mind
@@ -197,6 +193,13 @@ class Service:
         made, info = await self._do(self._engine.put, request, request.body, size=LONG)
         return Reply(info, 201 if made else 200)
 
+    async def set_status(self, request: Request) -> Reply:
+        wanted = request.body.status
+        return Reply(await self._do(self._engine.set_status, request, wanted, size=LONG))
+
+    async def delete(self, request: Request) -> Reply:
+        return await self._erase(request, self._engine.delete)
+
     async def decide(self, request: Request) -> Reply:
         given: AnyDecisionRequest = request.body
         several = given.decisions
@@ -215,12 +218,12 @@ class Service:
         except (StoreError, DamagedStore) as error:
             control = await self._control(request)
             asked = [given] if several is None else several
-            instead = [_instead(error, control, one) for one in asked]
-            refused = sum(isinstance(one, RefusedDecision) for one in instead)
-            if refused == len(instead):
+            found = [instead(error, control, one) for one in asked]
+            refused = sum(isinstance(one, RefusedDecision) for one in found)
+            if refused == len(found):
                 raise
-            whole = DecisionBatchResult(instead, refused)
-            return Reply(instead[0] if several is None else whole, status_of(error))
+            whole = DecisionBatchResult(found, refused)
+            return Reply(found[0] if several is None else whole, status_of(error))
 
     async def reward(self, request: Request) -> Reply:
         given: AnyRewardRequest = request.body
@@ -264,9 +267,14 @@ class Service:
         return found
 
     async def forget(self, request: Request) -> Reply:
-        """Nobody reads meanwhile: a view would keep what is forgotten in the log of the store."""
+        return await self._erase(request, self._engine.forget, request.path["task"])
+
+    async def _erase(
+        self, request: Request, work: Callable[[str, str, *Ts], None], *more: *Ts
+    ) -> Reply:
+        """Nobody reads meanwhile: a view would keep what is erased in the log of the store."""
         async with self._readers.none():
-            await self._do(self._engine.forget, request, request.path["task"], size=LONG)
+            await self._do(work, request, *more, size=LONG)
         while not self._engine.store.erased:  # another process reads; every commit tries again
             await asyncio.sleep(ERASE_PAUSE)
         return Reply(status=204)
@@ -294,14 +302,19 @@ class Service:
 
     async def experiments(self, request: Request) -> Reply:
         def names(view: ReadView) -> ExperimentList:
-            return ExperimentList([row.name for row in view.experiments(request.tenant)])
+            rows = view.experiments(request.tenant)
+            archived = [row.name for row in rows if row.status == ARCHIVED]
+            return ExperimentList([r.name for r in rows if r.status != ARCHIVED], archived)
 
         return Reply(await self._readers.read(names))
 
     async def about(self, request: Request) -> Reply:
         name = request.path["name"]
         return await self._read(
-            request, lambda view, row: answers.experiment_info(name, _at_work(view, row).snapshot)
+            request,
+            lambda view, row: answers.experiment_info(
+                name, _at_work(view, row).snapshot, row.status
+            ),
         )
 
     async def task(self, request: Request) -> Reply:
@@ -351,10 +364,9 @@ class Service:
     def _note_control(self, request: Request) -> None:
         """For the time when the store cannot even be read."""
         key = (request.tenant, request.path["name"])
-        if key not in self._controls:
-            spec = self._engine.spec_of(*key)
-            if spec is not None and len(self._controls) < MOST_NOTED:
-                self._controls[key] = spec.control
+        spec = self._engine.spec_of(*key)
+        if spec is not None and (key in self._controls or len(self._controls) < MOST_NOTED):
+            self._controls[key] = spec.control
 
     async def _control(self, request: Request) -> Action | None:
         """The control action, if the experiment names one."""
@@ -444,20 +456,3 @@ def _at_work(view: ReadView, row: ExperimentRow) -> ServedExperiment:
 def _control(view: ReadView, tenant: str, name: str) -> Action | None:
     row = view.experiment(tenant, name)
     return None if row is None else parse(row.spec).control
-
-
-def _instead(
-    error: StoreError | DamagedStore, control: Action | None, asked: DecisionRequest
-) -> Fallback | RefusedDecision:
-    """Of a decision that cannot be made now: the control action, if that is open."""
-    if control is None or not _is_open(control, asked):
-        return RefusedDecision(asked.decision_id, asked.task, *refusal(error))
-    return Fallback(text_of(error), asked.decision_id, asked.task, control)
-
-
-def _is_open(control: Action, request: DecisionRequest) -> bool:
-    """Whether the control action is one of those that the request leaves open."""
-    arms, rows, allowed = arms_of_control(control), request.features, request.allowed
-    if rows is not None and any(arm in range(len(rows), MOST_ARMS) for arm in arms):
-        return False
-    return allowed is None or all(arm in allowed for arm in arms)
