@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from adats.models.core.types import FloatArray, Rng
-from adats.service.evaluation.lift import Side, Sides, lift, lift_new_tasks
+from adats.service.evaluation.lift import RewardMoments, Sides, lift, lift_new_tasks
 
 GROUPS = 64
 BOUGHT = 0.05  # part of decisions that bring revenue
@@ -147,7 +147,7 @@ def _sides(sums: FloatArray, share: float) -> Sides:
     for side in (0, 1):
         n, total, squares, nonzero = np.moveaxis(sums[..., side, :], -1, 0)
         mean = total / np.maximum(n, 1)
-        found.append(Side(n, mean, np.maximum(squares - total * mean, 0.0), nonzero))
+        found.append(RewardMoments(n, mean, np.maximum(squares - total * mean, 0.0), nonzero))
     return Sides(found[0], found[1], share)
 
 

@@ -32,6 +32,7 @@ RewardStatus = Annotated[
         "already."
     ),
 ]
+Status = Literal["running", "paused", "archived"]
 OfDecision = Annotated[str, doc("Of the decision.")]
 AsAsked = Annotated[str, doc("As it was asked.")]
 ArmOrCoefficient = Annotated[Arm, doc("The arm; in a linear model the number of the coefficient.")]
@@ -216,6 +217,18 @@ class NewArm(Struct, forbid_unknown_fields=True, frozen=True):
     )
 
 
+class NewStatus(Struct, forbid_unknown_fields=True, frozen=True):
+    """Whether an experiment goes on."""
+
+    status: Annotated[
+        Status,
+        doc(
+            "running; paused: no decision is made, rewards count; archived: no reward counts "
+            "either, and it can be deleted."
+        ),
+    ]
+
+
 class ExperimentInfo(Struct, frozen=True):
     """An experiment."""
 
@@ -228,10 +241,12 @@ class ExperimentInfo(Struct, frozen=True):
     retired: Annotated[list[Arm], doc("Arms that are not chosen any more.")]
     state_version: StateVersion
     prior_version: PriorVersion
+    status: Annotated[str, doc("running, paused or archived.")]
 
 
 class ExperimentList(Struct, frozen=True):
-    experiments: Annotated[list[str], doc("Their names.")]
+    experiments: Annotated[list[str], doc("Their names, without those that are archived.")]
+    archived: Annotated[list[str], doc("Names of those that are.")] = []
 
 
 class TaskBeliefPart(Struct, frozen=True):
@@ -280,12 +295,12 @@ class PriorBelief(Struct, frozen=True):
     prior_version: PriorVersion
 
 
-class Interval(Struct, frozen=True):
+class LiftInterval(Struct, frozen=True):
     low: IntervalBound
     high: IntervalBound
 
 
-class Estimate(Struct, frozen=True):
+class LiftEstimate(Struct, frozen=True):
     estimate: Annotated[float | None, doc("Null until something can be said.")]
     low: IntervalBound
     high: IntervalBound
@@ -311,10 +326,10 @@ class Lift(Struct, frozen=True):
     holdout_mean: Annotated[float | None, doc("Mean reward of decisions that were.")]
     holdout_decisions: DecisionsWithReward
     fixed_time: Annotated[
-        Interval, doc("Of the lift, for who looks only once, at a time that was fixed before.")
+        LiftInterval, doc("Of the lift, for who looks only once, at a time that was fixed before.")
     ]
     relative: Annotated[
-        Estimate, doc("The lift as a part of the holdout's mean: 0.1 is 10 %. At every look.")
+        LiftEstimate, doc("The lift as a part of the holdout's mean: 0.1 is 10 %. At every look.")
     ]
 
 
@@ -345,7 +360,7 @@ class Report(Struct, frozen=True):
         doc("Over the holdout, of the decisions that were made; null if there is none."),
     ]
     lift_new_tasks: Annotated[
-        Estimate | None,
+        LiftEstimate | None,
         doc("The same for tasks like these that were not met yet; at every look."),
     ]
     metrics: Annotated[
