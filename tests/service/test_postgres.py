@@ -6,7 +6,6 @@ from itertools import count
 
 import msgspec
 import numpy as np
-import pytest
 
 from adats.service.audit import check_store as check_store_at
 from adats.service.engine import Engine
@@ -33,46 +32,10 @@ from schedules import CASES, Play, random_rules, rules_that_fit
 from served import GAUSSIAN, process
 from shared_play import SharedPlay, group
 
-STEPS, CHECK_EVERY = 30, 15  # of each model
-SHORT = (
-    "gaussian",
-    "contextual",
-    "clicks",
-    "events",
-    "semi-bandit",
-    "exactly two",
-)  # others: heavy
-
 
 def test_postgres_keeps_all_laws():
     urls = {}
     check_store(lambda name: open_store(urls.get(name) or urls.setdefault(name, new_store(name))))
-
-
-@pytest.mark.parametrize(
-    "model",
-    [name if name in SHORT else pytest.param(name, marks=pytest.mark.heavy) for name in CASES],
-)
-def test_after_any_schedule_of_two_workers_the_answer_is_the_librarys(model, tmp_path):
-    number = list(CASES).index(model)
-    rng, case = np.random.default_rng(number), CASES[model]
-    rules = random_rules(rng, case)
-    url = new_store(f"play{number}")
-    play = SharedPlay(url, {"x": (case, rules_that_fit(case, rules))}, number)
-    try:
-        for i in range(STEPS):
-            play.step()
-            if i % CHECK_EVERY == CHECK_EVERY - 1:
-                play.check("x")
-        play.check("x")
-    finally:
-        play.close()
-    again = SQLiteStore(tmp_path / "again.db")
-    with open_view(url) as view:
-        found = replay(view, again)
-    again.close()
-    assert (found.changed, found.differences) == ([], [])
-    assert found.events > 5
 
 
 class Three:
