@@ -6,6 +6,7 @@ from itertools import count
 
 import msgspec
 import numpy as np
+from prometheus_client.parser import text_string_to_metric_families
 
 from adats.service.audit import check_store as check_store_at
 from adats.service.engine import Engine
@@ -189,9 +190,22 @@ def test_what_one_worker_was_told_all_know(monkeypatch, capsys):
         for one in open_ones:
             assert one.send("GET", "/v1/experiments/x/tasks/t1")[0] == 404
             assert one.post("x", "reward", {"decision_id": "d1", "reward": 1.0})[0] == 404
+        _check_metrics(one.send("GET", "/metrics")[1].decode() for one in open_ones)
         _check_keys(url, open_ones, monkeypatch, capsys)
     assert check_store_at(url) == []
     check_replay(url, monkeypatch, capsys)
+
+
+def _check_metrics(texts):
+    """Each worker has its own, and says on each line which it is."""
+    workers = set()
+    for text in texts:
+        samples = [one for some in text_string_to_metric_families(text) for one in some.samples]
+        (worker,) = {one.labels["worker"] for one in samples}
+        named = {(one.name, one.labels.get("operation")) for one in samples}
+        assert named >= {("adats_ready", None), ("adats_requests_total", "decide")}
+        workers.add(worker)
+    assert len(workers) == 2
 
 
 def _check_keys(url, connections, monkeypatch, capsys):

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import math
+import os
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -105,7 +106,7 @@ class Service:
         folding: Engine | None,
     ) -> None:
         self._engine, self._clock_off = engine, clock_off
-        self.metrics = Metrics()
+        self.metrics = Metrics(str(os.getpid()) if engine.store.many_writers else None)
         kind = SharedQueue if engine.store.many_writers else CommitQueue
         self._queue = kind(engine, most_waiting=most_waiting)
         self._folder = None if folding is None else Folder(folding, self.metrics.folded)
