@@ -18,7 +18,7 @@ from adats.service.served_experiment import ServedExperiment
 from adats.service.snapshot import Snapshot
 
 
-def experiment_info(name: str, now: Snapshot) -> ExperimentInfo:
+def experiment_info(name: str, now: Snapshot, status: str) -> ExperimentInfo:
     return ExperimentInfo(
         name=name,
         spec=msgspec.to_builtins(now.spec),
@@ -26,6 +26,7 @@ def experiment_info(name: str, now: Snapshot) -> ExperimentInfo:
         retired=now.retired,
         state_version=now.version,
         prior_version=now.prior_version,
+        status=status,
     )
 
 

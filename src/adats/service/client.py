@@ -177,6 +177,27 @@ class Client:
         _check(answer, self._url)
         return answer.content
 
+    def pause(self) -> None:
+        """Make no decisions: `ask` gives the control action as a fallback, if there is one."""
+        self._set_status("paused")
+
+    def resume(self) -> None:
+        """Go on, after a pause or from the archive."""
+        self._set_status("running")
+
+    def archive(self) -> None:
+        """Make no decisions and take no rewards any more."""
+        self._set_status("archived")
+
+    def delete(self) -> None:
+        """Delete an archived experiment with all its data."""
+        answer = self._call("DELETE", "")
+        if not (answer.status == 404 and answer.lost):
+            _check(answer, self._url)
+
+    def _set_status(self, status: str) -> None:
+        _check(self._call("PUT", "/status", {"status": status}), self._url)
+
     def close(self) -> None:
         """Close the connections. The client still can be used: it makes new ones."""
         while kept := self._taken():

@@ -100,7 +100,7 @@ def make_history(path: Path, progress: Callable[[str, int, int], None]) -> list[
                 )
                 if rng.random() < 0.97:  # some are never heard of
                     reward = one.reward(made.task, str(made.action), rng)
-                    engine.reward(TENANT, one.name, RewardRequest(made.decision_id, reward))
+                    engine.reward(TENANT, one.name, RewardRequest(str(made.decision_id), reward))
         engine.flush()
         engine.commit()
         engine.begin()

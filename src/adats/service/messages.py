@@ -32,6 +32,7 @@ RewardStatus = Annotated[
         "already."
     ),
 ]
+Status = Literal["running", "paused", "archived"]
 OfDecision = Annotated[str, doc("Of the decision.")]
 AsAsked = Annotated[str, doc("As it was asked.")]
 ArmOrCoefficient = Annotated[Arm, doc("The arm; in a linear model the number of the coefficient.")]
@@ -216,6 +217,18 @@ class NewArm(Struct, forbid_unknown_fields=True, frozen=True):
     )
 
 
+class NewStatus(Struct, forbid_unknown_fields=True, frozen=True):
+    """Whether an experiment goes on."""
+
+    status: Annotated[
+        Status,
+        doc(
+            "running; paused: no decision is made, rewards count; archived: no reward counts "
+            "either, and it can be deleted."
+        ),
+    ]
+
+
 class ExperimentInfo(Struct, frozen=True):
     """An experiment."""
 
@@ -228,10 +241,12 @@ class ExperimentInfo(Struct, frozen=True):
     retired: Annotated[list[Arm], doc("Arms that are not chosen any more.")]
     state_version: StateVersion
     prior_version: PriorVersion
+    status: Annotated[str, doc("running, paused or archived.")]
 
 
 class ExperimentList(Struct, frozen=True):
-    experiments: Annotated[list[str], doc("Their names.")]
+    experiments: Annotated[list[str], doc("Their names, without those that are archived.")]
+    archived: Annotated[list[str], doc("Names of those that are.")] = []
 
 
 class TaskBeliefPart(Struct, frozen=True):

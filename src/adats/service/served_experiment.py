@@ -67,7 +67,7 @@ class ServedExperiment:
     def refresh(self, row: ExperimentRow) -> None:
         """As it is in the store now, with the same arms."""
         self.tasks, self.decisions, self.counted = row.tasks, row.decisions, row.counted
-        self.days_until = row.days_until
+        self.days_until, self.status = row.days_until, row.status
         meta = self.snapshot.meta
         if row.total:
             meta = meta.with_sums(np.frombuffer(row.total))
@@ -326,6 +326,7 @@ class ServedExperiment:
             decisions=self.decisions,
             counted=self.counted,
             days_until=self.days_until,
+            status=self.status,
         )
         if self._total.is_due(snapshot.meta):
             total = snapshot.meta.sums().tobytes()

@@ -59,10 +59,11 @@ REQUESTS: dict[str, dict[str, Any]] = {
             ]
         },
     },
+    "set_status": {"no more": {"status": "archived"}},
     "add_arm": {"like another": {"arm": "yellow", "like": "red"}},
 }
 ANSWERS: dict[str, Any] = {
-    "experiments": {"experiments": ["buttons"]},
+    "experiments": {"experiments": ["buttons"], "archived": []},
     "decide": {
         "decision_id": "visit-1",
         "task": "user-7",

@@ -20,6 +20,7 @@ from adats.models.core.types import Arm
 Action = Arm | list[Arm]
 Reward = float | list[float]
 Metrics = dict[str, float]
+RUNNING, ARCHIVED = "running", "archived"
 
 
 class ExperimentRow(NamedTuple):
@@ -39,6 +40,7 @@ class ExperimentRow(NamedTuple):
     believed_at: float = 0.0  # when beliefs were noted last
     believed_tasks: int = 0  # and how many tasks there were
     total_version: int = 0  # the commit that wrote the total; large ones are not in each
+    status: str = RUNNING  # or paused, or archived
 
 
 class TaskRow(NamedTuple):
@@ -114,7 +116,7 @@ class RewardRow(NamedTuple):
 
 
 class ChangeRow(NamedTuple):
-    """An arm added or retired, or a task forgotten; alone in its commit."""
+    """An arm added or retired, a task forgotten, another status; alone in its commit."""
 
     experiment: int
     version: int
@@ -208,14 +210,15 @@ class Loaded(NamedTuple):
 
     Of each decision these are, in order: the last; and those with the same name or, if it has
     none, those without that are the same. Where many write, tasks are as they were folded last,
-    with what they have learned since; and experiments are those that are another version by now.
+    with what they have learned since; and experiments are those that are another version by now,
+    or None if they are deleted.
     """
 
     tasks: dict[TaskKey, TaskRow]
     decisions: dict[DecisionKey, DecisionRow]
     rewards: dict[DecisionKey, list[RewardRow]]
     learned: dict[TaskKey, tuple[LearnedReward, ...]] = {}  # noqa: RUF012
-    experiments: dict[int, ExperimentRow] = {}  # noqa: RUF012
+    experiments: dict[int, ExperimentRow | None] = {}  # noqa: RUF012
 
 
 class Taken(NamedTuple):
@@ -242,6 +245,7 @@ class Changes:
     beliefs: list[BeliefRow] = field(default_factory=list)
     learned: dict[TaskKey, list[LearnedReward]] = field(default_factory=dict)  # where many write
     progress: dict[int, Progress] = field(default_factory=dict)  # the same
+    deleted: list[int] = field(default_factory=list)  # experiments, with all they have; last
 
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in self.__slots__)

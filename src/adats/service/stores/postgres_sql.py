@@ -45,10 +45,10 @@ SELECT {A_TASK}, t.experiment, t.id, t.task, t.seq, f.stats, {_STATE}, NULL::flo
 FROM wanted w JOIN tasks t ON t.experiment = w.e AND t.task = w.t
 LEFT JOIN folded f ON f.task_id = t.id
 UNION ALL
-SELECT {AN_EXPERIMENT}, e.id, e.version, e.arms, e.prior_version, e.total, e.days_until, NULL, NULL,
-    json_build_array(e.tasks, e.decisions, e.counted)::text, NULL, NULL, NULL
+SELECT {AN_EXPERIMENT}, x.e, e.version, e.arms, e.prior_version, e.total, e.days_until, NULL, NULL,
+    json_build_array(e.tasks, e.decisions, e.counted, e.status)::text, NULL, NULL, NULL
 FROM json_to_recordset(%(experiments)s::json) AS x(e int, v bigint)
-JOIN experiments e ON e.id = x.e AND e.version <> x.v
+LEFT JOIN experiments e ON e.id = x.e WHERE e.version IS DISTINCT FROM x.v
 UNION ALL
 SELECT {BLOCK_AND_TIME}, 0, nextval('event_ids'), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
     {NOW}, NULL
@@ -158,6 +158,19 @@ folds AS (DELETE FROM folds f USING gone WHERE f.task_id = gone.id),
 folded AS (DELETE FROM folded f USING gone WHERE f.task_id = gone.id)
 DELETE FROM tasks t USING gone WHERE t.id = gone.id
 """
+
+# Waits for all groups, and keeps new ones waiting: those have not read yet what is there.
+DELETE_EXPERIMENT = (
+    "LOCK TABLE tasks IN EXCLUSIVE MODE",
+    "DELETE FROM folds f USING tasks t WHERE f.task_id = t.id AND t.experiment = %s",
+    *(
+        f"DELETE FROM {table} WHERE experiment = %s"
+        for table in (
+            *("rewards", "decisions", "folded", "queue", "tasks", "changes", "beliefs", "hourly"),
+        )
+    ),
+    "DELETE FROM experiments WHERE id = %s",
+)
 
 
 def _insert(table: str, fields: tuple[str, ...]) -> str:

@@ -50,6 +50,7 @@ from adats.service.stores.sqlite_file import (
 Values = Sequence[Any] | dict[str, Any]
 T = TypeVar("T")
 MOST_COUNTS = 10_000  # that are kept in memory
+OF_EXPERIMENT = ("rewards", "decisions", "tasks", "totals", "changes", "hourly", "beliefs")
 ROWS_AT_ONCE = 64  # in one statement
 TROUBLE = (sqlite3.Error, UnicodeDecodeError)  # the latter for names in messages of the former
 
@@ -364,7 +365,7 @@ class SQLiteStore(SQLiteReader):
             self._write_anyway = False
             with suppress(OSError):  # the store has it, and the next commit tells the witness again
                 self._witness.write(self._commits)
-        if changes.forgotten:
+        if changes.forgotten or changes.deleted:
             self.erased = False
         if not self.erased:
             self._clear_log()
@@ -397,6 +398,11 @@ class SQLiteStore(SQLiteReader):
         self._run_rows(rows.ADD_CHANGE, list(map(rows.sealed, changes.changes)))
         self._count(changes.counts)
         self._run_rows(rows.ADD_BELIEF, list(map(rows.sealed, changes.beliefs)))
+        for experiment in changes.deleted:
+            for table in OF_EXPERIMENT:
+                self._run(f"DELETE FROM {table} WHERE experiment = ?", (experiment,))
+            self._run("DELETE FROM experiments WHERE id = ?", (experiment,))
+            self._counts.clear()
 
     def _forget(self, experiment: int, task: str) -> None:
         mine = "experiment = ? AND task = ?"

@@ -12,6 +12,7 @@ import msgspec
 
 from adats.service.errors import DamagedStore
 from adats.service.stores.interface import (
+    RUNNING,
     BeliefRow,
     Bucket,
     ChangeRow,
@@ -31,7 +32,7 @@ CHECKSUM = "crc"
 LATER_ADDED: dict[type, tuple[list[Any], ...]] = {  # as rows have them that were there before
     DecisionRow: ([0, 0], [None]),
     RewardRow: ([0], [None]),
-    ExperimentRow: ([0],),
+    ExperimentRow: ([0], [RUNNING]),
 }
 
 

@@ -94,6 +94,7 @@ ALTER TABLE tasks ADD COLUMN folded_in INTEGER;
 ALTER TABLE tasks ADD COLUMN size INTEGER;
 CREATE INDEX tasks_by_size ON tasks (experiment, size) WHERE size IS NOT NULL;
 CREATE INDEX tasks_unfolded ON tasks (experiment, folded_in) WHERE folded_in IS NOT NULL;
+ALTER TABLE experiments ADD COLUMN status TEXT NOT NULL DEFAULT 'running';
 ALTER TABLE tasks ADD COLUMN design BLOB;
 ALTER TABLE decisions ADD COLUMN metrics TEXT;
 ALTER TABLE rewards ADD COLUMN metrics TEXT;
