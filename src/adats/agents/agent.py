@@ -157,9 +157,7 @@ class Agent(BatchVerbs):
         names: Sequence[Arm] | None = self._setup.arms.names
         if stats.arm_pulls is not None:
             names = range(stats.arm_pulls.size) if names is None else names
-            n = stats.arm_pulls
-            raw = np.where(n > 0, stats.table[1] / np.where(n > 0, n, 1.0), np.nan)
-            more = {"pulls": n, "average": raw}
+            more = {"pulls": stats.arm_pulls, "average": stats.arm_averages}
             chances = belief.best_chances()
             if chances is not None:
                 more["best"] = chances

@@ -22,6 +22,7 @@ from adats.service.stores.opening import is_shared, open_store, shown
 from adats.service.workers import hold_port, run_workers
 
 TURN = 0.001  # seconds that a thread works while the event loop waits
+GARBAGE = (5000, 20, 10_000)  # so that all objects are looked at only when `TIDY_EVERY` says so
 GRACE = 10  # seconds for requests that are under way when the service is stopped
 
 
@@ -137,6 +138,7 @@ def put_the_loop_first() -> None:
         threadpool_limits(1)
     sys.setswitchinterval(TURN)
     gc.freeze()
+    gc.set_threshold(*GARBAGE)
 
 
 def server_of(app: ASGIApp) -> Server:

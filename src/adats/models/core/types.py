@@ -24,7 +24,8 @@ class Stats(Protocol):
     """Sufficient statistics of one task: a commutative group.
 
     `check_reward` raises for a reward that this kind cannot have; `REWARDS_ADD` says whether the
-    sum of two is one. `arm_pulls` are those of each arm, None where arms are rows of features.
+    sum of two is one. `arm_pulls` are those of each arm, with `arm_averages` of their rewards, None
+    where arms are rows of features.
     `pending_shape` is that of the array which counts pulls without a reward: one number an arm, or
     a Gram matrix. Of many tasks at once the flat statistics are rows: `add_many` adds to the rows
     numbered `at` what was pulled there, with its `sums`, a column a reward, which `sums_of` gives
@@ -47,6 +48,8 @@ class Stats(Protocol):
     def check_reward(cls, reward: Any) -> float: ...
     @property
     def arm_pulls(self) -> FloatArray | None: ...
+    @property
+    def arm_averages(self) -> FloatArray | None: ...
     @property
     def pending_shape(self) -> tuple[int, ...]: ...
     def grow(self, arms: int) -> Self: ...

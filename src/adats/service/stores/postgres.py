@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from adats.service.counters import by_days
-from adats.service.errors import Again, OutcomeUnknown
+from adats.service.errors import Again, NotFound, OutcomeUnknown
 from adats.service.stores import postgres_sql as sql
 from adats.service.stores.interface import (
     Bucket,
@@ -170,11 +170,13 @@ class PostgresStore(PostgresReader):
             if known is None or known.queued is None:  # else it is as it was taken
                 self._known[key] = KnownTask(id, seq, state[4], folded)
             if seq:
-                found.tasks[key], learned = task_from((*state, folded))
+                found.tasks[key], learned = task_from((*state, folded, rest[7]))
                 if learned and experiment not in self._taken:
                     found.learned[key] = learned
         elif kind == sql.AN_EXPERIMENT:
-            found.experiments[experiment] = _experiment(experiment, id, name, seq, rest)
+            there = id is not None
+            row = _experiment(experiment, id, name, seq, rest) if there else None
+            found.experiments[experiment] = row
         else:
             self._block = id
             self._clock = (rest[6], time.monotonic())
@@ -191,7 +193,7 @@ class PostgresStore(PostgresReader):
             found = self._rows(sql.TAKE, {"e": experiment})
             row = self._rows(f"SELECT {EXPERIMENT} FROM experiments WHERE id = %s", (experiment,))
         if not row:
-            raise damaged(f"experiment {experiment}")
+            raise NotFound("the experiment is deleted")
         own, progress = ExperimentRow(*row[0]), Progress()
         taken = Taken(own, [], {}, {}, 0)
         counts: dict[Bucket, Counts] = {}
@@ -201,7 +203,8 @@ class PostgresStore(PostgresReader):
                 self._known[experiment, name] = KnownTask(id, seq, state[4], folded, rest[7])
                 taken.names.append(name)
                 if seq != folded:
-                    taken.tasks[name], taken.learned[name] = task_from((*state, folded))
+                    found_task = task_from((*state, folded, rest[8]))
+                    taken.tasks[name], taken.learned[name] = found_task
             elif kind == sql.QUEUED:
                 progress = progress.plus(Progress(*msgspec.json.decode(rest[4])))
                 add_counts(counts, experiment, name)
@@ -272,6 +275,9 @@ class PostgresStore(PostgresReader):
                 self._rows(sql.ADD_BELIEF, belief)
             if self._taken:
                 self._write_counts(changes.counts)
+            for experiment in changes.deleted:
+                for statement in sql.DELETE_EXPERIMENT:
+                    self._rows(statement, (experiment,) if "%s" in statement else ())
 
     def _next(self) -> int:
         if not self._block:
@@ -302,7 +308,7 @@ class PostgresStore(PostgresReader):
         new, gone = [], []
         for bucket, difference in added.items():
             counts = kept.get(bucket, Counts()).plus(difference)
-            if min(counts[:4]) < 0:
+            if min(counts[:6]) < 0:
                 raise damaged(f"the counter of {bucket.start}")
             if counts.decisions:
                 new.append(dict(zip(sql.HOURLY, counts_row(bucket, counts), strict=True)))
@@ -408,8 +414,10 @@ def _experiment(id: int, version: int, arms: str, prior_version: int, rest: Any)
     """What a group has to know of an experiment."""
     total, days_until, figures = rest[0], rest[1], msgspec.json.decode(rest[4])
     row = ExperimentRow(id, "", "", "", 0, version, prior_version, arms, total)
-    tasks, decisions, counted = figures
-    return row._replace(tasks=tasks, decisions=decisions, counted=counted, days_until=days_until)
+    tasks, decisions, counted, status = figures
+    return row._replace(
+        tasks=tasks, decisions=decisions, counted=counted, days_until=days_until, status=status
+    )
 
 
 def _rewards_of(decision: DecisionRow, earlier: str) -> list[RewardRow]:

@@ -154,13 +154,15 @@ class GroupRows:
             if taken and known.queued is None and key not in self._last and known.folded:
                 seq = known.folded  # others may have changed it since; that is folded later
             row = {"id": known.id, "seq": seq, "n": state.rounds, "p": state.pending}
+            design = None if known.seq else state.design  # it never changes
             if not taken:
                 new = self._changes.learned.get(key, ())
-                used.append(row | {"l": _learned(known, new, seq)})
+                used.append(row | {"l": _learned(known, new, seq), "d": design})
                 continue
             if key in self._last or not known.seq:
-                used.append(row | {"l": None})
-            folded.append(row | {"e": key[0], "s": packed(state.stats), "g": state.generation})
+                used.append(row | {"l": None, "d": design})
+            row |= {"e": key[0], "s": packed(state.stats)}
+            folded.append(row | {"g": state.generation, "z": state.size})
         return used, folded
 
     def _folds(self) -> list[Row]:
@@ -241,4 +243,4 @@ def _later_part(row: DecisionRow) -> dict[str, Any]:
 
 
 def counts_row(bucket: Bucket, counts: Counts) -> list[Any]:
-    return [*bucket, *counts[:4], text_of(counts.sum), text_of(counts.squares)]
+    return [*bucket, *counts[:6], text_of(counts.sum), text_of(counts.squares)]
