@@ -40,7 +40,7 @@ def sentence(content: ExperimentContent) -> str:
 
 def _figures(content: ExperimentContent) -> str:
     report = content.report
-    parts = [f"{report.decisions:,} decisions", f"{report.tasks:,} tasks"]
+    parts = [content.row.status, f"{report.decisions:,} decisions", f"{report.tasks:,} tasks"]
     parts.append(f"{report.counted:,} rewards that count")
     return escape(" · ".join(parts))
 

@@ -14,6 +14,7 @@ AT_ONCE = 50  # experiments on a page
 
 class ExperimentSummary(NamedTuple):
     name: str
+    status: str
     report: Report
     a_day: int
 
@@ -27,6 +28,7 @@ def experiments(
     found = [
         ExperimentSummary(
             row.name,
+            row.status,
             reports.report(view, row, now),
             decisions_a_day(view.counts(row.id), now, several=parse(row.spec).size is not None),
         )
@@ -44,15 +46,16 @@ def list_body(found: list[ExperimentSummary], more: str | None) -> str:
     rows = [
         (
             f'<a href="{experiment_url(one.name)}">{escape(one.name)}</a>',
+            escape(one.status),
             f"{one.a_day:,}",
             escape(one.report.sentence)
             + "".join(f'<br><span class="alarm">{escape(a)}</span>' for a in one.report.alarms),
         )
         for one in found
     ]
-    heads = ("Experiment", "Decisions a day", "What it says")
+    heads = ("Experiment", "State", "Decisions a day", "What it says")
     rest = "" if more is None else f'<p><a href="/?after={escape(more)}">More</a></p>'
     return (
         "<h1>Experiments</h1>"
-        f'<div data-part="experiments">{table(heads, rows, numbers=(1,))}</div>{rest}'
+        f'<div data-part="experiments">{table(heads, rows, numbers=(2,))}</div>{rest}'
     )
