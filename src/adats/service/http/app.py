@@ -296,6 +296,7 @@ class Service:
         """Nobody reads meanwhile: a view would keep what is erased in the log of the store."""
         async with self._readers.none():
             await self._do(work, request, *more, size=LONG)
+            self.pages.clear()
         while not self._engine.store.erased:  # another process reads; every commit tries again
             await asyncio.sleep(ERASE_PAUSE)
         return Reply(status=204)
