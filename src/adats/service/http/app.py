@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 import math
+import os
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
@@ -112,7 +113,7 @@ class Service:
         folding: Engine | None,
     ) -> None:
         self._engine, self._clock_off = engine, clock_off
-        self.metrics = Metrics()
+        self.metrics = Metrics(str(os.getpid()) if engine.store.many_writers else None)
         kind = SharedQueue if engine.store.many_writers else CommitQueue
         self._queue = kind(engine, most_waiting=most_waiting)
         self._folder = None if folding is None else Folder(folding, self.metrics.folded)
@@ -295,6 +296,7 @@ class Service:
         """Nobody reads meanwhile: a view would keep what is erased in the log of the store."""
         async with self._readers.none():
             await self._do(work, request, *more, size=LONG)
+            self.pages.clear()
         while not self._engine.store.erased:  # another process reads; every commit tries again
             await asyncio.sleep(ERASE_PAUSE)
         return Reply(status=204)
