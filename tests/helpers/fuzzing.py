@@ -22,6 +22,7 @@ POSITIVE = {"type": "number", "minimum": 0.001, "maximum": 100}
 TASKS = ["ada", "bob", "c/d", "é %/?#"]
 DECISIONS = ["v1", "v2", "v3", "v4", "v5", "v6"]
 ARMS = ["a", "b", "c"]
+OLD = [f"old-{i}" for i in range(8)]
 
 GIVEN = {"given": {"mean": 0.0, "scale": 1.0, "task_scale": 0.5}}
 GAUSSIAN = {"model": "gaussian", "arms": ARMS, "noise": 1.0, "prior": GIVEN}
@@ -97,7 +98,11 @@ def _codes(report):
 
 
 def prepare(url, key=None):
-    """Make the experiments, with some decisions and rewards."""
+    """Make the experiments, with some decisions and rewards; and some that are archived."""
+    for name in OLD:
+        at = f"{url}/v1/experiments/{name}"
+        assert call(at, "PUT", GAUSSIAN, key)[0] == 201
+        assert call(f"{at}/status", "PUT", {"status": "archived"}, key)[0] == 200
     for name, spec in EXPERIMENTS.items():
         at = f"{url}/v1/experiments/{name}"
         given = {field: value for field, value in spec.items() if value is not None}
@@ -123,9 +128,11 @@ def narrowed(*, keyed=False):
         for operation in path.values():
             if keyed and operation["security"]:
                 operation["security"] = [{"key": []}]
+            ending = operation["operationId"] in ("set_status", "delete")
             for parameter in operation["parameters"]:
                 if parameter["name"] in listed:
-                    parameter["schema"] = {"enum": listed[parameter["name"]]}
+                    names = OLD if ending else listed[parameter["name"]]
+                    parameter["schema"] = {"enum": names}
     schemas = found["components"]["schemas"]
     row = _list(MODEST, 2, 2)
     schemas["DecisionRequest"]["properties"] |= {
@@ -134,14 +141,17 @@ def narrowed(*, keyed=False):
         "features": {"anyOf": [{"type": "null"}, _list(row, 1, 3), _list(_list(NUMBER), 0, 3)]},
         "allowed": {"anyOf": [{"type": "null"}, _list({"enum": [*ARMS, 0, 1]}, 0, 3)]},
         "horizon": {"anyOf": [{"type": "null"}, {"type": "integer", "minimum": 1, "maximum": 99}]},
+        "attributes": {"type": "null"},
+        "design": {"anyOf": [{"type": "null"}, _list(row, 2, 2)]},
     }
     schemas["RewardRequest"]["properties"] |= {
         "decision_id": {"enum": DECISIONS},
         "reward": {"anyOf": [{"enum": [0, 1, 2]}, NUMBER, _list(MODEST, 1, 2)]},
+        "metrics": {"type": "null"},
     }
     schemas["NewArm"]["properties"] |= {
         "arm": {"enum": ["c", "d", "e"]},
-        "like": {"anyOf": [{"type": "null"}, {"enum": [*ARMS, 0]}]},
+        "like": {"enum": [*ARMS, 0, None]},
         "features": {"anyOf": [{"type": "null"}, row]},
     }
     put = found["paths"]["/v1/experiments/{name}"]["put"]

@@ -6,6 +6,7 @@ from scipy import stats
 from scipy.special import expit
 
 from adats.learning.effects import (
+    TAIL_PRIOR,
     Spreads,
     TaskCounts,
     Working,
@@ -15,6 +16,7 @@ from adats.learning.effects import (
     linearised,
     pooled,
     smoothed,
+    tails,
 )
 
 
@@ -97,6 +99,41 @@ def test_spreads_are_found():
     assert sigma.mean() == pytest.approx(0.3, abs=0.02)
 
 
+@pytest.mark.parametrize("level", [0.0, 0.4])
+def test_tails_of_own_effects_are_seen(level):
+    rng = np.random.default_rng(8)
+    n = np.full((300, 4), 40.0)
+    heavy = []
+    for z in (rng.standard_normal(n.shape), rng.standard_t(3, n.shape) / np.sqrt(3)):
+        eta = np.array([0.0, 0.1, 0.2, 0.3]) + level * rng.standard_normal((300, 1)) + 0.5 * z
+        work = Working(n, eta + rng.standard_normal(n.shape) / np.sqrt(n), np.ones(n.shape))
+        weight, scale = tails(work, learn(work))
+        assert weight.sum() == pytest.approx(1.0)
+        assert weight @ scale == pytest.approx(1.0, abs=0.15)
+        heavy.append(weight[:2].sum())
+    assert heavy[0] < 0.01
+    assert heavy[1] > 0.9
+
+
+@pytest.mark.parametrize("far", [0.6, 1e4])
+def test_a_task_that_is_far_off_has_heavy_tails_and_no_warning(far):
+    n = np.full((60, 2), 1e6)
+    n[::7, 0] = 0.0
+    means = np.where(n > 0, np.random.default_rng(10).normal(0.0, 0.1, n.shape), 0.0)
+    means[1] = far
+    work = Working(n, means, np.ones(n.shape))
+    effects = learn(Working(n[2:], means[2:], work.phi[2:]))
+    weight, scale = tails(work, effects)
+    assert weight[-1] < 1e-6  # not normal
+    assert np.isfinite(scale).all()
+
+
+def test_tails_that_nothing_tells_keep_their_prior():
+    n = np.full((20, 2), 1.0)
+    work = Working(n, np.random.default_rng(9).standard_normal(n.shape), np.full(n.shape, 100.0))
+    assert tails(work, learn(work)).weight == pytest.approx(TAIL_PRIOR)
+
+
 def test_linearised_counts_are_exact_where_they_are_linearised():
     eta = np.array([[-2.0, 0.5]])
     p = expit(eta)
@@ -117,5 +154,5 @@ def test_numbers_need_squares_and_arms_pulled_twice():
     once = np.ones((3, 2))
     with pytest.raises(ValueError, match="squares"):
         counted(once, once, "gaussian")
-    with pytest.raises(ValueError, match="no task pulled an arm twice"):
+    with pytest.raises(ValueError, match="no task pulled anything twice"):
         counted(once, once, "gaussian", once)

@@ -92,7 +92,12 @@ def test_a_block_prints_what_the_guide_shows(run, i):
 def test_every_request_of_the_guide_is_taken_but_those_it_says(run):
     answers = re.findall(r'adats_requests_total\{code="(\d+)",operation="(\w+)"\}', run[1])
     refused = {(operation, code) for code, operation in answers if code[0] != "2"}
-    assert refused == {("reward", "409"), ("experiments", "401")}
+    assert refused == {
+        ("reward", "409"),
+        ("experiments", "401"),
+        ("decide", "422"),
+        ("decide", "409"),
+    }
     assert {("put", "201"), ("decide", "200"), ("add_arm", "200"), ("retire_arm", "200")} <= {
         (operation, code) for code, operation in answers
     }
@@ -119,7 +124,10 @@ def test_the_limits_of_the_guide_are_those_of_the_service():
     assert limits["arms, features"] == [field_types.MOST_ARMS, field_types.MOST_DIM]
     assert limits["names of tasks, arms, decisions, rewards"] == [field_types.LONGEST_NAME]
     assert limits["decisions or rewards in a batch"] == [field_types.MOST_AT_ONCE]
-    assert limits["further figures of an experiment"] == [field_types.MOST_METRICS]
+    assert limits["further figures of an experiment, attributes of tasks"] == [
+        field_types.MOST_METRICS,
+        field_types.MOST_ATTRIBUTES,
+    ]
     assert limits["models, or candidates of a mixture, × arms"] == [priors.MOST_CANDIDATES]
     megabytes = [operations.LARGEST_BODY / 1e6, operations.LARGEST_SPEC / 1e6]
     assert limits["a request"] == megabytes

@@ -36,6 +36,7 @@ BODIES = {
     "decide": {"task": "t"},
     "reward": {"decision_id": "d", "reward": 1.0},
     "add_arm": {"arm": "d", "like": "a"},
+    "set_status": {"status": "paused"},
 }
 GUARDED = [operation for operation in OPERATIONS if not operation.open]
 NAMED = [o for o in GUARDED if "{name}" in o.path and o.name != "put"]  # of what is there
@@ -435,7 +436,7 @@ def with_prior(**fields):
         (PUT, changed(prior={"file": []}), "prior.file"),
         (PUT, changed(prior={"given": {"mean": 0.0}}), "prior.given.scale"),
         (PUT, with_prior(mean=[0.0, "x", 0.0]), "prior.given.mean[1]"),
-        (PUT, with_prior(mean=[0.0, 1.0]), "prior"),
+        (PUT, with_prior(mean=[0.0, 1.0]), "prior.given.mean"),
         (PUT, with_prior(mean=None), "prior.given.mean"),
         (PUT, with_prior(mean=1e21), "prior.given.mean"),
         (PUT, with_prior(scale=-1.0), "prior.given.scale"),
@@ -794,7 +795,7 @@ def test_other_methods_are_refused_and_the_right_ones_named(free, operation):
     assert set(answer.headers["allow"].split(", ")) - {"HEAD"} == allowed
 
 
-@pytest.mark.parametrize("path", ["/", "/v1", "/v1/", "/v2/experiments", "/docs/", "/healthz/x"])
+@pytest.mark.parametrize("path", ["/v1", "/v1/", "/v2/experiments", "/docs/", "/healthz/x"])
 def test_there_is_nothing_at_other_addresses(free, path):
     answer = raw(free, "GET", path)
     assert answer.status == 404

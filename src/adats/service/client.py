@@ -65,6 +65,8 @@ class Client:
         features: ArrayLike | None = None,
         allowed: Iterable[Arm] | None = None,
         horizon: int | None = None,
+        attributes: Mapping[str, float | str] | None = None,
+        design: ArrayLike | None = None,
         decision_id: str | None = None,
     ) -> Decision:
         """Choose an action for a task. The same `decision_id` again gives the same decision.
@@ -72,7 +74,7 @@ class Client:
         If the service cannot decide for all the patience, but names a control action, that is the
         decision: it is marked `fallback`, and `tell` sends no reward for it.
         """
-        asked = _asked(task, features, allowed, horizon, decision_id)
+        asked = _asked(task, features, allowed, horizon, attributes, design, decision_id)
         answer = self._call("POST", "/decide", asked)
         if not (answer.status == 503 and answer.content.get("fallback")):
             _check(answer, self._url)
@@ -86,21 +88,26 @@ class Client:
         features: ArrayLike | None = None,
         allowed: Iterable[Arm] | None = None,
         horizon: int | None = None,
+        attributes: Iterable[Mapping[str, float | str] | None] | None = None,
+        design: ArrayLike | None = None,
         decision_ids: Iterable[str] | None = None,
     ) -> list[Decision]:
         """Choose an action for each of many tasks, up to 1,000 in a request.
 
-        `features` are those of all tasks, or have a first axis for the task. If some are refused,
-        the others are decided all the same: the `Refused` has all of them in its `results`.
+        `features` are those of all tasks, or have a first axis for the task; `attributes` are given
+        task by task. If some are refused, the others are decided all the same: the `Refused` has
+        all of them in its `results`.
         """
         names = list(tasks)
-        ids = [None] * len(names) if decision_ids is None else list(decision_ids)
         open_arms = None if allowed is None else _listed(allowed)
         rows: Any = features
         if np.ndim(rows) < 3:
             rows = [features] * len(names)
-        parts = zip(names, rows, ids, strict=True)
-        asked = [_asked(task, own, open_arms, horizon, id) for task, own, id in parts]
+        more = ([None] * len(names) if own is None else own for own in (attributes, decision_ids))
+        asked = [
+            _asked(task, own, open_arms, horizon, known, design, id)
+            for task, own, known, id in zip(names, rows, *more, strict=True)
+        ]
         answers = self._each("/decide", "decisions", asked)
         found = zip(names, asked, answers, strict=True)
         return _all_or_refused([_decision(*one) for one in found])
@@ -169,6 +176,27 @@ class Client:
         answer = self._call("GET", "/report")
         _check(answer, self._url)
         return answer.content
+
+    def pause(self) -> None:
+        """Make no decisions: `ask` gives the control action as a fallback, if there is one."""
+        self._set_status("paused")
+
+    def resume(self) -> None:
+        """Go on, after a pause or from the archive."""
+        self._set_status("running")
+
+    def archive(self) -> None:
+        """Make no decisions and take no rewards any more."""
+        self._set_status("archived")
+
+    def delete(self) -> None:
+        """Delete an archived experiment with all its data."""
+        answer = self._call("DELETE", "")
+        if not (answer.status == 404 and answer.lost):
+            _check(answer, self._url)
+
+    def _set_status(self, status: str) -> None:
+        _check(self._call("PUT", "/status", {"status": status}), self._url)
 
     def close(self) -> None:
         """Close the connections. The client still can be used: it makes new ones."""
@@ -248,6 +276,8 @@ def _asked(
     features: ArrayLike | None,
     allowed: Iterable[Arm] | None,
     horizon: int | None,
+    attributes: Mapping[str, float | str] | None,
+    design: ArrayLike | None,
     decision_id: str | None,
 ) -> dict[str, Any]:
     """The body of a decision that is wanted."""
@@ -260,6 +290,10 @@ def _asked(
         asked["allowed"] = _listed(allowed)
     if horizon is not None:
         asked["horizon"] = checks.count_of("horizon", horizon)
+    if attributes is not None:
+        asked["attributes"] = dict(attributes)
+    if design is not None:
+        asked["design"] = checks.array("design", design, ndim=2).tolist()
     return asked
 
 

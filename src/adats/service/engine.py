@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -20,6 +20,7 @@ from adats.models.core.types import Arm
 from adats.service import answers, rules
 from adats.service.arm_changes import Change
 from adats.service.errors import Conflict, DamagedStore, Invalid, NotFound, Refusal, refusal
+from adats.service.fallbacks import instead
 from adats.service.field_types import CONTROL, MOST_ARMS, check_new_name
 from adats.service.group import Group
 from adats.service.messages import (
@@ -28,6 +29,7 @@ from adats.service.messages import (
     DecisionRequest,
     DecisionResult,
     ExperimentInfo,
+    Fallback,
     NewArm,
     PriorBelief,
     RefusedDecision,
@@ -36,12 +38,15 @@ from adats.service.messages import (
     RewardBatchResult,
     RewardRequest,
     RewardResult,
+    Status,
     TaskBelief,
 )
 from adats.service.priors import check_cost
 from adats.service.served_experiment import ServedExperiment
 from adats.service.spec import ExperimentSpec, canonical, check, completed, parse
 from adats.service.stores.interface import (
+    ARCHIVED,
+    RUNNING,
     ChangeRow,
     Changes,
     DecisionRow,
@@ -83,21 +88,21 @@ class Engine:
         self._taken.clear()
         self.store.begin()
 
-    def load(self, asked: Iterable[tuple[str, str, object]]) -> None:
-        """Read what these requests will need, with the tenant and the name of each.
+    def load(self, asked: Iterable[tuple[Any, ...]]) -> None:
+        """Read what these requests will need, with the tenant and the name before each.
 
         What is left out is read when it is needed.
         """
         tasks, decisions, rewards, rewarded = set(), [], [], []
         known: dict[int, int] = {}  # versions
-        for tenant, name, request in asked:
+        for tenant, name, *request in asked:
             try:
                 served = self._served_before(tenant, name)
             except NotFound:
                 continue
             if self.store.many_writers and served.id not in self._current:
                 known[served.id] = served.snapshot.version
-            for one in _each(request):
+            for one in _each(*request):
                 if isinstance(one, DecisionRequest):
                     if one.task not in served.task_cache:
                         tasks.add((served.id, one.task))
@@ -120,8 +125,17 @@ class Engine:
     def _bring_up(self, known: Iterable[int], keys: Keys) -> None:
         """Read, and bring experiments to the version that they have now."""
         for experiment, row in self._group.load(keys).items():
-            self._renew(self._names_by_id[experiment], row)
+            if row is None:
+                self._let_go(experiment)
+            else:
+                self._renew(self._names_by_id[experiment], row)
         self._current.update(known)
+
+    def _let_go(self, experiment: int) -> None:
+        """Of an experiment that is deleted."""
+        served = self._served.pop(self._names_by_id.pop(experiment), None)
+        if served is not None:
+            self._touched.discard(served)
 
     def _renew(self, key: tuple[str, str], row: ExperimentRow) -> ServedExperiment:
         served = self._served[key]
@@ -158,7 +172,11 @@ class Engine:
     def fold(self, experiment: int) -> bool:
         """A commit of what many have handed over, unless somebody else is at it."""
         self.begin()
-        done = self.take(*self._name_of(experiment), wait=False) is not None
+        name = self._name_of(experiment)
+        known = self._served.get(name)
+        if known is not None and known.id != experiment:  # that was deleted
+            self._let_go(known.id)
+        done = self.take(*name, wait=False) is not None
         self.flush()
         self.commit()
         return done
@@ -235,14 +253,38 @@ class Engine:
         self._group.put_experiment(row)
 
     def about(self, tenant: str, name: str) -> ExperimentInfo:
-        return answers.experiment_info(name, self.served(tenant, name).snapshot)
+        served = self.served(tenant, name)
+        return answers.experiment_info(name, served.snapshot, served.status)
+
+    def set_status(self, tenant: str, name: str, status: Status) -> ExperimentInfo:
+        """Pause, archive or resume; the same again changes nothing."""
+        served = self._sole(tenant, name)
+        if served.status != status:
+            self.change_status(tenant, name, status)
+        return self.about(tenant, name)
+
+    def change_status(self, tenant: str, name: str, status: str) -> None:
+        served = self.served(tenant, name)
+        served.fold(self._group)
+        served.status = status
+        self._add_change(served, "status", status)
+
+    def delete(self, tenant: str, name: str) -> None:
+        """With all that it has, if it is archived."""
+        served = self._sole(tenant, name)
+        if served.status != ARCHIVED:
+            raise Conflict(f"experiment {name!r} is {served.status}: archive it first")
+        served.fold(self._group)
+        self._group.delete(served.id)
+        self._unsettleable.clear()
+        self._let_go(served.id)
 
     def served(self, tenant: str, name: str) -> ServedExperiment:
         """The agent of an experiment, from memory or from the store, as it is now."""
         known = self._served_before(tenant, name)
         if self.store.many_writers and known.id not in self._current:
             self._bring_up([known.id], Keys(experiments=[(known.id, known.snapshot.version)]))
-            return self._served[tenant, name]
+            return self._served_before(tenant, name)
         return known
 
     def spec_of(self, tenant: str, name: str) -> ExperimentSpec | None:
@@ -267,7 +309,7 @@ class Engine:
 
     # the two verbs
 
-    def decide(self, tenant: str, name: str, request: DecisionRequest) -> DecisionResult:
+    def decide(self, tenant: str, name: str, request: DecisionRequest) -> DecisionResult | Fallback:
         served = self.served(tenant, name)
         decision_id = request.decision_id
         if decision_id is None:
@@ -278,6 +320,12 @@ class Engine:
                 if known.task != request.task:
                     raise Conflict(f"decision_id {decision_id!r} was made for task {known.task!r}")
                 return _decision_result(known)
+        if served.status != RUNNING:
+            paused = Conflict(f"experiment {name!r} is {served.status}")
+            found = instead(paused, served.spec.control, request)
+            if isinstance(found, RefusedDecision):
+                raise paused
+            return found
         if CONTROL.search(request.task) and served.task_cache.get(request.task) is None:
             check_new_name("task", request.task)
         row = served.decide(request, decision_id, self.now())
@@ -288,7 +336,7 @@ class Engine:
         """Each alone: one that cannot be made does not keep the others out."""
         self.load([(tenant, name, batch)])
         self.served(tenant, name)
-        results: list[DecisionResult | RefusedDecision] = []
+        results: list[DecisionResult | Fallback | RefusedDecision] = []
         for one in batch.decisions:
             try:
                 results.append(self.decide(tenant, name, one))
@@ -311,6 +359,7 @@ class Engine:
         decision = self._group.decision(served.id, asked)
         if decision is None:
             raise NotFound(f"there is no decision {asked!r}")
+        _check_not_archived(name, served)
         now = self.now()
         reward = request.reward
         served.check_reward(decision, reward)
@@ -470,6 +519,7 @@ class Engine:
         change = Change(new.arm, False, new.like, new.features)
         if change in served.changes:
             return self.about(tenant, name)
+        _check_not_archived(name, served)
         check_new_name("arm", new.arm)
         _check_told_apart("arm", new.arm, served.snapshot.all_arms or ())
         if (served.snapshot.n_arms or 0) >= MOST_ARMS:
@@ -490,6 +540,7 @@ class Engine:
             if known is None or named not in known:
                 raise NotFound(f"there is no arm {arm!r}")
         if named not in served.snapshot.retired:
+            _check_not_archived(name, served)
             self.change_arm(tenant, name, Change(named, True))
         return self.about(tenant, name)
 
@@ -499,7 +550,7 @@ class Engine:
         served.change(change)
         self._add_change(served, "arm", change)
 
-    def _add_change(self, served: ServedExperiment, kind: str, data: Change | None) -> None:
+    def _add_change(self, served: ServedExperiment, kind: str, data: Change | str | None) -> None:
         served.number(served.snapshot.version + 1)
         text = msgspec.json.encode(data).decode()
         self._group.add_change(
@@ -507,7 +558,12 @@ class Engine:
         )
 
 
-def _each(request: object) -> Sequence[object]:
+def _check_not_archived(name: str, served: ServedExperiment) -> None:
+    if served.status == ARCHIVED:
+        raise Conflict(f"experiment {name!r} is archived")
+
+
+def _each(request: object = None) -> Sequence[object]:
     if isinstance(request, DecisionBatchRequest):
         return request.decisions
     return request.rewards if isinstance(request, RewardBatchRequest) else (request,)

@@ -1,14 +1,14 @@
 """Types of the fields that come in over HTTP, with their limits."""
 
 import re
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
 from adats.service.errors import Invalid
 
 MOST_ARMS, MOST_DIM, LONGEST_NAME, MOST_AT_ONCE = 500, 128, 200, 1000
-MOST_METRICS = 8
+MOST_METRICS, MOST_ATTRIBUTES = 8, 16
 LONGEST_WINDOW = 10 * 365 * 86_400.0  # seconds
 LARGEST, LEAST = 1e20, 1e-20  # figures: products of a few of them, and of their inverses, exist
 
@@ -27,6 +27,9 @@ Rows = Annotated[list[Row], Meta(max_length=MOST_ARMS)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 
 
+NUMBER = "number"
+Declared = dict[Name, Literal["number"] | Annotated[list[Name], Meta(min_length=2)]]
+Attributes = dict[Name, Figure | Name]
 MetricValues = Annotated[dict[Name, Figure], Meta(max_length=MOST_METRICS)]
 
 

@@ -67,7 +67,7 @@ class Group:
 
     # reading
 
-    def load(self, keys: Keys) -> dict[int, ExperimentRow]:
+    def load(self, keys: Keys) -> dict[int, ExperimentRow | None]:
         """Read what is not known yet, all at once; the experiments that have another version."""
         tasks = [key for key in keys.tasks if key not in self._tasks]
         decisions = [key for key in keys.decisions if key not in self._decisions]
@@ -113,6 +113,8 @@ class Group:
 
     def experiment(self, tenant: str, name: str) -> ExperimentRow | None:
         stored = self._store.experiment(tenant, name)
+        if stored is not None and stored.id in self._changes.deleted:
+            return None
         for row in self._changes.experiments.values():
             if (row.tenant, row.name) == (tenant, name):
                 if row.total is None and stored is not None:
@@ -228,6 +230,9 @@ class Group:
                 own[bucket] = own.get(bucket, Counts()).plus(difference)
         for bucket, difference in counters.by_days(own, until).items():
             counts[bucket] = counts.get(bucket, Counts()).plus(difference)
+
+    def delete(self, experiment: int) -> None:
+        self._changes.deleted.append(experiment)
 
     def add_change(self, row: ChangeRow) -> None:
         self._changes.changes.append(row)

@@ -17,6 +17,7 @@ from adats.models.core.product import ProductArms
 from adats.models.core.types import FloatArray, MetaBelief
 from adats.models.default_prior import default_prior, grid_prior
 from adats.models.prior_files import prior_from_dict
+from adats.service.designs import column_count, usual_design
 from adats.service.errors import Invalid
 from adats.service.field_types import LARGEST, LEAST, MOST_ARMS, MOST_DIM, ArmName
 from adats.service.served_models import MODELS
@@ -139,7 +140,7 @@ def _given(spec: ExperimentSpec, given: GivenPrior) -> MetaBelief:
 
 
 def _gaussian(spec: ExperimentSpec, given: GivenPrior) -> MetaBelief:
-    mean = np.broadcast_to(checks.array("mean", given.mean), (_count(spec),))
+    mean = _mean_of(given, _count(spec))
     scale, task_scale, noise = (
         checks.array(name, value)
         for name, value in (
@@ -151,12 +152,21 @@ def _gaussian(spec: ExperimentSpec, given: GivenPrior) -> MetaBelief:
     return GaussianMeta(mean, scale, task_scale=task_scale, noise=noise, arms=_names(spec))
 
 
+def _mean_of(given: GivenPrior, size: int) -> FloatArray:
+    mean = checks.array("mean", given.mean)
+    if mean.shape not in ((), (1,), (size,)):
+        raise InvalidValue("mean", f"is one number or {size} of them, got shape {mean.shape}")
+    return np.broadcast_to(mean, (size,))
+
+
 def _linear(spec: ExperimentSpec, given: GivenPrior) -> MetaBelief:
-    mean = np.broadcast_to(checks.array("mean", given.mean), (spec.dim or 0,))
+    dim = spec.dim or 0
+    mean = _mean_of(given, dim * column_count(spec.attributes))
     if not isinstance(spec.noise, float | int):
         raise Invalid("noise", "a linear model has one noise")
     cov, task_cov = checks.array("cov", given.cov), checks.array("task_cov", given.task_cov)
-    return LinearMeta(mean, cov, task_cov=task_cov, noise=spec.noise)
+    design = usual_design(spec.attributes, dim) if spec.attributes else None
+    return LinearMeta(mean, cov, task_cov=task_cov, noise=spec.noise, design=design)
 
 
 def _binary(spec: ExperimentSpec, given: GivenPrior) -> MetaBelief:
@@ -229,8 +239,12 @@ def _from_file(spec: ExperimentSpec, file: dict[str, Any]) -> MetaBelief:
     served = MODELS.get(spec.model)
     if meta.model != (spec.model if served is None else served.prior):
         raise Invalid("prior.file", f"the file has a {meta.model} prior, not a {spec.model} one")
-    if meta.has_design:
-        raise Invalid("prior.file", "priors with a design are not served")
+    if spec.attributes:
+        try:
+            size = meta.empty().pending_shape[0]
+            meta.task_prior(design=usual_design(spec.attributes, size))
+        except ValueError as error:
+            raise Invalid("attributes", f"the prior does not have these: {error}") from None
     if spec.dim not in (None, meta.n_features):
         raise Invalid("dim", f"dim is {spec.dim}, but the prior has {meta.n_features} features")
     if meta.n_features > MOST_DIM:

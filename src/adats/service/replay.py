@@ -167,6 +167,9 @@ class _Player:
                 change = msgspec.json.decode(row.data, type=Change)
                 self._time.time = row.time
                 self._engine.change_arm(*self._name, change)
+            case "status":
+                self._time.time = row.time
+                self._engine.change_status(*self._name, msgspec.json.decode(row.data, type=str))
             case "forget":  # what it took out is not in the log any more
                 self._time.time = row.time
                 self._engine.note_forgotten(*self._name)
@@ -247,7 +250,7 @@ def compare(
     if other is None:
         return [f"{row.name}: it is not there"]
     found = []
-    for name in ("spec", "seed", "version", "prior_version", "arms", *COUNTERS):
+    for name in ("spec", "seed", "version", "prior_version", "arms", "status", *COUNTERS):
         if getattr(row, name) != getattr(other, name):
             found.append(f"{row.name}: {name}")
     sums = _taught(left, row)

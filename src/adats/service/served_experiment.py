@@ -57,7 +57,7 @@ class ServedExperiment:
         self.task_cache = TaskCache(
             store,
             row.id,
-            lambda: self.snapshot.blank,
+            lambda design: self.snapshot.blank_of(design),
             lambda stats: self.snapshot.meta.generation_of(stats),
             self._learn_again,
         )
@@ -69,7 +69,7 @@ class ServedExperiment:
     def refresh(self, row: ExperimentRow) -> None:
         """As it is in the store now, with the same arms."""
         self.tasks, self.decisions, self.counted = row.tasks, row.decisions, row.counted
-        self.days_until = row.days_until
+        self.days_until, self.status = row.days_until, row.status
         meta = self.snapshot.meta
         if row.total:
             meta = meta.with_sums(np.frombuffer(row.total))
@@ -159,7 +159,7 @@ class ServedExperiment:
         """
         task, snapshot = request.task, self.snapshot
         known, unfolded = self.task_cache.get(task), self._commit.unfolded.get(task)
-        kept = state = snapshot.blank if known is None else known
+        kept = state = snapshot.opened(request, known)
         if as_of is not None and as_of < snapshot.version and self.past is not None:
             past = self.past.as_of(as_of, snapshot, task, state, self._commit)
             snapshot, state, unfolded = past
@@ -198,7 +198,7 @@ class ServedExperiment:
 
     def record_decision(self, decision: DecisionRow, before: TaskState | None) -> None:
         """A decision as it was made elsewhere, for a task whose state was `before`."""
-        state = self.snapshot.blank if before is None else before
+        state = before or self._known(decision.task)._replace(rounds=0, pending=None)
         self.task_cache.put(decision.task, self.snapshot.awaiting(decision, state))
 
     # rewards
@@ -259,7 +259,8 @@ class ServedExperiment:
 
     def prior_of(self, task: str) -> Belief:
         """The prior of a task as all the others have taught it."""
-        return self.snapshot.setup.forget(*self._present(task)).task_prior()
+        meta, state = self._present(task)
+        return self.snapshot.setup.forget(meta, state).task_prior(design=state.design)
 
     def _present(self, task: str) -> tuple[MetaBelief, TaskState]:
         """What all taught, with what this task has learned in this commit."""
@@ -267,7 +268,7 @@ class ServedExperiment:
 
     def message_of(self, row: TaskRow) -> FloatArray:
         """What a task teaches the others."""
-        state = unpacked(row, self.snapshot.blank)
+        state = unpacked(row, self.snapshot.blank_of)
         message: FloatArray = state.digested(self.snapshot.meta).message
         return message
 
@@ -335,6 +336,7 @@ class ServedExperiment:
             decisions=self.decisions,
             counted=self.counted,
             days_until=self.days_until,
+            status=self.status,
         )
         if self._total.is_due(snapshot.meta):
             total = snapshot.meta.sums().tobytes()

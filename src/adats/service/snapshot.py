@@ -14,14 +14,18 @@ from adats.agents.decision import Decision
 from adats.agents.pending import without_pulls
 from adats.agents.steps import Setup
 from adats.agents.task_state import TaskState
+from adats.models.core import checks
 from adats.models.core.types import Arm, ArmBelief, BoolArray, FloatArray, MetaBelief, Rng
 from adats.service.arm_changes import Change, check_change, setup_of
+from adats.service.designs import design_of
 from adats.service.errors import Invalid
+from adats.service.field_types import MOST_DIM
 from adats.service.messages import DecisionRequest
 from adats.service.priors import prior_of
 from adats.service.spec import ExperimentSpec, check
 from adats.service.stores.interface import DecisionRow, LearnedReward, Reward
 
+OTHER_FIELDS = ("features", "allowed", "horizon", "attributes", "design")
 ROUND_OFF = 1e6  # a reward taken out whose square is this much larger than the rest leaves that
 
 
@@ -107,6 +111,47 @@ class Snapshot(NamedTuple):
     def _named(self, arms: Iterable[int]) -> list[Arm]:
         return [cast(Arm, self.setup.arms.name(arm)) for arm in arms]
 
+    # tasks
+
+    def blank_of(self, design: FloatArray | None) -> TaskState:
+        """Of a new task that may have a design of its own."""
+        return self.blank if design is None else self.setup.new_state(self.meta, design)
+
+    def opened(self, request: DecisionRequest, known: TaskState | None) -> TaskState:
+        """The state of a task, which may be new; `Invalid` if it cannot be like this."""
+        if request.attributes is None and request.design is None:
+            return self.blank if known is None else known
+        field = "design" if request.attributes is None else "attributes"
+        design = self._design(request)
+        if known is None:
+            try:
+                return self.blank_of(design)
+            except ValueError as error:
+                raise Invalid(field, str(error)) from None
+        if known.design is None or not np.array_equal(known.design, design):
+            raise Invalid(field, "the task began with others, which are fixed")
+        return known
+
+    def _design(self, request: DecisionRequest) -> FloatArray:
+        declared, size = self.spec.attributes, self.blank.stats.pending_shape[0]
+        if request.attributes is not None:
+            if request.design is not None or not declared:
+                why = "there is a design" if request.design else "the experiment declares none"
+                raise Invalid("attributes", why)
+            return design_of(declared, request.attributes, size)
+        if declared:
+            raise Invalid("design", "the experiment has attributes: give those")
+        if not (self.dim or self.meta.has_design):
+            raise Invalid("design", "this model has no design: take a linear one, or a prior file")
+        rows = request.design or []
+        if len(rows) > MOST_DIM or not (self.dim or len(rows) == size):
+            most = f"at most {MOST_DIM} rows" if self.dim else f"{size} rows, one an arm"
+            raise Invalid("design", f"a design has {most} here, got {len(rows)}")
+        try:
+            return checks.array("design", rows, ndim=2)
+        except ValueError as error:
+            raise Invalid("design", str(error)) from None
+
     # decisions
 
     def present(self, state: TaskState, unfolded: Unfolded | None) -> tuple[MetaBelief, TaskState]:
@@ -131,7 +176,7 @@ class Snapshot(NamedTuple):
         """
         rows, mask = None, self.setup.arms.not_retired
         if self.dim or self.setup.counts_pending or has_other_fields(request):
-            rows, mask = self._asked(request)
+            rows, mask = self._asked(request, state)
         meta, state = self.present(state, unfolded)
         try:
             choice, after = self.setup.decide(
@@ -141,11 +186,16 @@ class Snapshot(NamedTuple):
             raise Invalid("allowed", str(error)) from None
         return choice, after, rows
 
-    def _asked(self, request: DecisionRequest) -> tuple[FloatArray | None, BoolArray | None]:
+    def _asked(
+        self, request: DecisionRequest, state: TaskState
+    ) -> tuple[FloatArray | None, BoolArray | None]:
         """Rows of features, and which may be chosen; `Invalid`, with the field, if that is wrong"""
-        arms = self.setup.arms
+        arms, size = self.setup.arms, state.stats.pending_shape[0]
+        features: Any = request.features
+        if features is None and arms.come_with_decisions and state.design is not None:
+            features = np.eye(size)  # the arms are the rows of the design
         try:
-            rows = arms.rows(request.features, self.blank.stats.pending_shape[0])
+            rows = arms.rows(features, size)
         except ValueError as error:
             raise Invalid("features", str(error)) from None
         try:
@@ -217,7 +267,7 @@ class Snapshot(NamedTuple):
     ) -> LearnedTask:
         """Another reward in place of one that counts; `rows` gives the decisions of the task."""
         what = LearnedReward(decision.action, decision.features, new, old)
-        pulled, nothing = self._pulled(decision), self.blank.stats
+        pulled, nothing = self._pulled(decision), self.blank_of(state.design).stats
         out = nothing.add(pulled, old)
         stats = state.stats - out + nothing.add(pulled, new)
         arms = self._arms_in(pulled)
@@ -234,7 +284,7 @@ class Snapshot(NamedTuple):
         self, state: TaskState, learned: Iterable[LearnedReward]
     ) -> tuple[TaskState, Unfolded]:
         """A task as it was folded last, with what it has learned since."""
-        stats, nothing = state.stats, self.blank.stats
+        stats, nothing = state.stats, self.blank_of(state.design).stats
         arms: set[int] = set()
         for one in learned:
             pulled = self._pulled(one)
@@ -283,13 +333,12 @@ def _pull(row: DecisionRow | LearnedReward) -> tuple[Arm | tuple[Arm, ...], Floa
 
 def has_other_fields(request: DecisionRequest) -> bool:
     """Whether more than the task was given."""
-    return not (request.features is None and request.allowed is None and request.horizon is None)
+    return any(getattr(request, name) is not None for name in OTHER_FIELDS)
 
 
 def other_fields(request: DecisionRequest) -> str | None:
     """What was asked besides the task, to make the decision again."""
     if not has_other_fields(request):
         return None
-    names = ("features", "allowed", "horizon")
-    given = {name: value for name in names if (value := getattr(request, name)) is not None}
+    given = {name: value for name in OTHER_FIELDS if (value := getattr(request, name)) is not None}
     return msgspec.json.encode(given).decode()

@@ -13,9 +13,12 @@ from adats.service.errors import Invalid
 from adats.service.field_types import (
     LONGEST_WINDOW,
     MOST_ARMS,
+    MOST_ATTRIBUTES,
     MOST_DIM,
     MOST_METRICS,
+    NUMBER,
     ArmName,
+    Declared,
     Figure,
     Name,
     Names,
@@ -193,6 +196,15 @@ class ExperimentSpec(Struct, forbid_unknown_fields=True, omit_defaults=True, fro
         Literal["ignore", "replace"],
         doc("A reward after the window is kept and does not count, or replaces what does."),
     ] = "ignore"
+    attributes: Annotated[
+        Declared,
+        Meta(max_length=MOST_ATTRIBUTES),
+        doc(
+            "What may be known of a task before its first reward, by name: number, or a list of "
+            "names of which it is one. The prior has a mean for the first names and zeros, and "
+            "what each number and each further name adds to it, in the order of attributes' names."
+        ),
+    ] = {}
     metrics: Annotated[
         dict[Name, Literal[0] | None],
         Meta(max_length=MOST_METRICS),
@@ -213,6 +225,13 @@ class ExperimentSpec(Struct, forbid_unknown_fields=True, omit_defaults=True, fro
         doc(
             "A share of decisions that goes to the control arm, or to any: the lift is measured "
             "on it."
+        ),
+    ] = None
+    worth: Annotated[
+        Annotated[float, Meta(ge=0, le=1e12)] | None,
+        doc(
+            "The smallest difference between arms that matters, in units of the reward; a "
+            "hundredth of the control's mean unless given. The report's sentence goes by it."
         ),
     ] = None
     seed: Annotated[
@@ -267,6 +286,12 @@ def check(spec: ExperimentSpec) -> None:
     if isinstance(spec.control, list) != (spec.size is not None) and spec.control is not None:
         due = "a list of arms" if spec.size is not None else "one arm"
         raise Invalid("control", f"control is {due} here")
+    for name, kind in spec.attributes.items():
+        check_new_name(f"attributes.{name}", name)
+        if len(set(kind)) < len(kind) and kind != NUMBER:
+            raise Invalid(f"attributes.{name}", "a name is there twice")
+    if spec.attributes and spec.prior.file is None and not MODELS[spec.model].features:
+        raise Invalid("attributes", "these need a linear model, or a prior file that has them")
     for name in spec.metrics:
         check_new_name(f"metrics.{name}", name)
     if spec.size is not None and spec.holdout is not None and spec.holdout.to == "uniform":

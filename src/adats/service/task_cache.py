@@ -1,5 +1,6 @@
 """The task states of one experiment: in the store, and the last used in memory too."""
 
+import math
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
@@ -8,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from adats.agents.task_state import TaskState
-from adats.models.core.types import MetaBelief, Task
+from adats.models.core.types import FloatArray, MetaBelief, Task
 from adats.service.errors import DamagedStore
 from adats.service.stores.interface import LearnedReward, TaskRow
 
@@ -37,18 +38,18 @@ class TaskCache:
         self,
         store: TaskReader,
         experiment: int,
-        blank: Callable[[], TaskState],
+        blank_of: Callable[[FloatArray | None], TaskState],
         generation_of: Callable[[Any], int | None],
         learn: Callable[[Task, TaskState, tuple[LearnedReward, ...]], TaskState],
     ) -> None:
         self._store, self._experiment = store, experiment
-        self._blank = blank  # an empty state, to know the kind and the size of statistics
+        self._blank_of = blank_of  # an empty state for a design: the size of its statistics
         self._generation_of = generation_of  # in which statistics were digested
         self._learn = learn  # a state with what it has learned since
         self._states: OrderedDict[Task, TaskState] = OrderedDict()  # the last used last
         self._changed: set[Task] = set()
         # of the largest state that was seen, with its place here
-        self.state_bytes = PLACE + _bytes_of(blank(), set())
+        self.state_bytes = PLACE + _bytes_of(blank_of(None), set())
 
     def __len__(self) -> int:
         """How many are in memory."""
@@ -63,7 +64,7 @@ class TaskCache:
             row = self._store.task(self._experiment, str(task))
             if row is None:
                 return None
-            state = unpacked(row, self._blank())
+            state = unpacked(row, self._blank_of)
             learned = self._store.learned(self._experiment, str(task))
             if learned:
                 state = self._learn(task, state, learned)
@@ -115,7 +116,7 @@ class TaskCache:
         """Look at the state that was used last. What it shares with an empty one is not its own."""
         if self._states:
             shared: set[int] = set()
-            _bytes_of(self._blank(), shared)
+            _bytes_of(self._blank_of(None), shared)
             own = PLACE + _bytes_of(next(reversed(self._states.values())), shared)
             self.state_bytes = max(self.state_bytes, own)
 
@@ -162,11 +163,23 @@ class StaleTasks:
 
 def _packed(state: TaskState, generation: int | None) -> TaskRow:
     pending = None if state.pending is None else state.pending.tobytes()
-    return TaskRow(state.stats.flat().tobytes(), state.rounds, pending, generation)
+    design = None
+    if state.design is not None:  # after the number of its columns
+        design = np.append(state.design.shape[1], state.design).tobytes()
+    pulls = state.stats.arm_pulls
+    rewards = 0.0 if pulls is None else float(pulls.sum())
+    size = int(2 * math.log2(1 + rewards)) if rewards > 0 else None
+    row = TaskRow(state.stats.flat().tobytes(), state.rounds, pending, generation)
+    return row._replace(design=design, size=size)
 
 
-def unpacked(row: TaskRow, blank: TaskState) -> TaskState:
+def unpacked(row: TaskRow, blank_of: Callable[[FloatArray | None], TaskState]) -> TaskState:
     """The state in a row. Arms may have been added since it was written."""
+    design = None
+    if row.design is not None:
+        numbers = np.frombuffer(row.design)
+        design = numbers[1:].reshape(-1, int(numbers[0]))
+    blank = blank_of(design)
     stats = blank.stats
     if row.stats:
         stats = type(blank.stats).from_flat(np.frombuffer(row.stats))
@@ -176,9 +189,8 @@ def unpacked(row: TaskRow, blank: TaskState) -> TaskState:
         pending = np.zeros(blank.stats.pending_shape)
         pending.flat[: counts.size] = counts
     arms = blank.stats.arm_pulls
-    return TaskState(
-        stats if arms is None else stats.grow(arms.size), rounds=row.rounds, pending=pending
-    )
+    grown = stats if arms is None else stats.grow(arms.size)
+    return TaskState(grown, design=design, rounds=row.rounds, pending=pending)
 
 
 def _bytes_of(value: Any, seen: set[int]) -> int:

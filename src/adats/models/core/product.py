@@ -10,7 +10,7 @@ import numpy as np
 from adats.models.core import checks
 from adats.models.core.belief import BeliefBase
 from adats.models.core.errors import InvalidValue
-from adats.models.core.frozen import fill, unchecked
+from adats.models.core.frozen import fill, put
 from adats.models.core.quadrature import Density, best_of
 from adats.models.core.stats import ArmStats
 from adats.models.core.tails import chances, quantiles
@@ -23,8 +23,8 @@ SEVERAL = 10  # the same of candidates that are whole products
 
 
 @dataclass(frozen=True, eq=False)
-class _Expected:
-    """Statistics of pulls whose rewards were all as expected."""
+class PullSums:
+    """Pulls and summed rewards of each arm: all that a conjugate posterior needs."""
 
     count: FloatArray
     total: FloatArray
@@ -54,14 +54,13 @@ class ProductArms(BeliefBase):
         """What makes a conjugate density sum to one, under each candidate of the stack."""
         raise NotImplementedError
 
-    def arm_log_evidence(self, stats: Any) -> FloatArray:
+    def arm_log_evidence(self, stats: ArmStats) -> FloatArray:
         """Log density of each arm's rewards, under each candidate of the stack."""
         gain = self.updated(stats).log_normaliser() - self.log_normaliser()
-        evidence: FloatArray = gain - stats.arm_log_base
-        return evidence
+        return gain if stats.ROWS < 4 else gain - stats.arm_log_base
 
     @abstractmethod
-    def updated(self, stats: Any) -> Self:
+    def updated(self, stats: ArmStats | PullSums) -> Self:
         """The posterior, under each candidate of the stack."""
 
     @abstractmethod
@@ -115,9 +114,9 @@ class ProductArms(BeliefBase):
         mean = self.mean
         known = np.isfinite(mean)
         count = np.where(known, pending, 0.0)
-        return self.updated(_Expected(count, count * np.where(known, mean, 0.0)))
+        return self.updated(PullSums(count, count * np.where(known, mean, 0.0)))
 
-    def condition(self, stats: Any) -> Conditioned[Self]:
+    def condition(self, stats: ArmStats) -> Conditioned[Self]:
         if stats.table.shape != (self.STATS.ROWS, self.n_arms):
             raise ValueError(f"statistics of shape {stats.table.shape} for {self.n_arms} arms")
         return Conditioned(float(self.arm_log_evidence(stats).sum()), self.updated(stats))
@@ -182,7 +181,10 @@ class ProductArms(BeliefBase):
     @classmethod
     def of(cls, *parameters: FloatArray) -> Self:
         """From parameters known to be good."""
-        return unchecked(cls, **dict(zip(cls.PARAMETERS, parameters, strict=True)))
+        new = object.__new__(cls)
+        for name, value in zip(cls.PARAMETERS, parameters, strict=True):
+            put(new, name, value)
+        return new
 
     def _settle(self) -> None:
         """Bring checked parameters to one shape, at least one axis."""

@@ -4,9 +4,11 @@ import asyncio
 import gc
 import logging
 import math
+import os
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TypeVar, TypeVarTuple, cast
 
 import msgspec
@@ -15,7 +17,7 @@ from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.routing import Route, Router
 
 from adats.models.core.errors import UnknownTask
-from adats.service import answers, export
+from adats.service import answers, export, reports
 from adats.service.commit_queue import CommitQueue
 from adats.service.engine import Engine
 from adats.service.errors import (
@@ -25,11 +27,9 @@ from adats.service.errors import (
     NotFound,
     ServiceError,
     StoreError,
-    refusal,
     status_of,
-    text_of,
 )
-from adats.service.field_types import MOST_ARMS
+from adats.service.fallbacks import instead
 from adats.service.http import openapi
 from adats.service.http.docs_page import page
 from adats.service.http.endpoint import (
@@ -52,27 +52,34 @@ from adats.service.messages import (
     AnyRewardRequest,
     DecisionBatchRequest,
     DecisionBatchResult,
-    DecisionRequest,
     Error,
     ExperimentList,
-    Fallback,
     Health,
     RefusedDecision,
+    RefusedReward,
     RewardBatchRequest,
     RewardRequest,
+    RewardResult,
 )
+from adats.service.pages.routes import Pages
 from adats.service.served_experiment import ServedExperiment
 from adats.service.shared_queue import Folder, SharedQueue
-from adats.service.spec import arms_of_control, parse
-from adats.service.stores.interface import Action, ExperimentRow, ReadView, Reward
+from adats.service.spec import parse
+from adats.service.stores.interface import ARCHIVED, Action, ExperimentRow, ReadView, Reward
 
 LONG = math.inf  # the size of an operation that may take long
 MOST_NOTED = 10_000  # experiments whose control is kept in mind
 MOST_WAITING = 1000  # requests; more are turned away
 SCRUB_PAUSE = 1.0  # seconds between two looks at some rows of the store
+ALARM_PAUSE = 60.0  # seconds between two looks at all experiments
 ERASE_PAUSE = 0.05  # seconds between two looks whether what was forgotten is gone
 TIDY_EVERY = 600.0  # seconds between two looks for cycles of objects that nobody uses any more
 REFRESH = 1.0  # seconds until a key that was added or removed is known
+NOT_COUNTED = {
+    "duplicate": "Rewards that came twice",
+    "late": "Rewards that came after their window",
+    "refused": "Rewards of batches that were refused",
+}
 VERBS = ("decide", "reward")  # first in the routes, which are tried one after another
 PARTLY_DAMAGED = "part of the store is damaged; the service's log says it"
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -106,15 +113,18 @@ class Service:
         folding: Engine | None,
     ) -> None:
         self._engine, self._clock_off = engine, clock_off
-        self.metrics = Metrics()
+        self.metrics = Metrics(str(os.getpid()) if engine.store.many_writers else None)
         kind = SharedQueue if engine.store.many_writers else CommitQueue
         self._queue = kind(engine, most_waiting=most_waiting)
         self._folder = None if folding is None else Folder(folding, self.metrics.folded)
         self._readers = Readers(engine.store)
+        self._alarms = 0
         self._watch()
         with engine.store.view() as view:
             keys = ApiKeys(view.key_rows())
         self.access = AccessControl(keys, hosts, reopened=reopened)
+        self._not_counted: Counter[tuple[str, str, str]] = Counter()  # rewards, by what they were
+        self.pages = Pages(self._readers, self.access, self.metrics, engine.now, self._health)
         self._controls: dict[tuple[str, str], Action | None] = {}  # of experiments in use
 
     def _watch(self) -> None:
@@ -126,6 +136,10 @@ class Service:
             "ready": ("1 if the store can be written.", lambda: float(queue.trouble is None)),
             "damaged": ("1 if part of it was damaged.", lambda: float(queue.damage is not None)),
             "clock_off_seconds": ("The clock's jump, not 0 if it jumped.", self._clock_off),
+            "alarms": (
+                "Of all experiments; their reports say what is wrong.",
+                lambda: self._alarms,
+            ),
         }
         for name, (about, value) in watched.items():
             self.metrics.watch(f"adats_{name}", about, value)
@@ -135,7 +149,7 @@ class Service:
         self._queue.start()
         if self._folder is not None:
             self._folder.start()
-        works = (self._refresh_keys, self._scrub, self._tidy)
+        works = (self._refresh_keys, self._scrub, self._tidy, self._look_for_alarms)
         beside = [asyncio.create_task(work()) for work in works]
         try:
             yield
@@ -171,6 +185,20 @@ class Service:
             for line in found:
                 self._queue.note_damage(DamagedStore(line))
 
+    async def _look_for_alarms(self) -> None:
+        while True:
+            await asyncio.sleep(ALARM_PAUSE)
+            with suppress(ServiceError):
+                rows = await self._readers.read(lambda view: view.experiments())
+                self._alarms = sum([await self._alarms_of(row.tenant, row.name) for row in rows])
+
+    async def _alarms_of(self, tenant: str, name: str) -> int:
+        def look(view: ReadView) -> int:
+            row = view.experiment(tenant, name)
+            return 0 if row is None else len(reports.report(view, row, self._engine.now()).alarms)
+
+        return await self._readers.read(look)
+
     async def _tidy(self) -> None:
         """Looking at all objects takes the longer, the more tasks are in memory: do it rarely."""
         while True:
@@ -185,6 +213,13 @@ class Service:
             raise Invalid("name", "a name has 1 to 100 of A-Z a-z 0-9 . _ -, no . or - first")
         made, info = await self._do(self._engine.put, request, request.body, size=LONG)
         return Reply(info, 201 if made else 200)
+
+    async def set_status(self, request: Request) -> Reply:
+        wanted = request.body.status
+        return Reply(await self._do(self._engine.set_status, request, wanted, size=LONG))
+
+    async def delete(self, request: Request) -> Reply:
+        return await self._erase(request, self._engine.delete)
 
     async def decide(self, request: Request) -> Reply:
         given: AnyDecisionRequest = request.body
@@ -204,12 +239,12 @@ class Service:
         except (StoreError, DamagedStore) as error:
             control = await self._control(request)
             asked = [given] if several is None else several
-            instead = [_instead(error, control, one) for one in asked]
-            refused = sum(isinstance(one, RefusedDecision) for one in instead)
-            if refused == len(instead):
+            found = [instead(error, control, one) for one in asked]
+            refused = sum(isinstance(one, RefusedDecision) for one in found)
+            if refused == len(found):
                 raise
-            whole = DecisionBatchResult(instead, refused)
-            return Reply(instead[0] if several is None else whole, status_of(error))
+            whole = DecisionBatchResult(found, refused)
+            return Reply(found[0] if several is None else whole, status_of(error))
 
     async def reward(self, request: Request) -> Reply:
         given: AnyRewardRequest = request.body
@@ -217,9 +252,10 @@ class Service:
             if msgspec.structs.replace(given, rewards=None) != AnyRewardRequest():
                 raise Invalid("rewards", "give one reward or a batch of rewards, not both")
             batch = RewardBatchRequest(given.rewards)
-            return Reply(
-                await self._do(self._engine.rewards, request, batch, size=len(given.rewards))
-            )
+            size = len(given.rewards)
+            results = await self._do(self._engine.rewards, request, batch, size=size)
+            self._note_rewards(request, results.results)
+            return Reply(results)
         for field in ("decision_id", "reward"):
             if getattr(given, field) is None:
                 raise Invalid(field, f"a reward needs {field}")
@@ -229,12 +265,38 @@ class Service:
             given.reward_id,
             given.metrics,
         )
-        return Reply(await self._do(self._engine.reward, request, one))
+        result = await self._do(self._engine.reward, request, one)
+        self._note_rewards(request, (result,))
+        return Reply(result)
+
+    def _note_rewards(
+        self, request: Request, results: Iterable[RewardResult | RefusedReward]
+    ) -> None:
+        """Those that were duplicates, late or refused; for the page."""
+        for one in results:
+            status = "refused" if isinstance(one, RefusedReward) else one.status
+            if status in NOT_COUNTED and len(self._not_counted) < MOST_NOTED:
+                self._not_counted[request.tenant, request.path["name"], status] += 1
+
+    def _health(self, tenant: str, name: str) -> list[tuple[str, int]]:
+        found = [
+            (said, self._not_counted[tenant, name, what]) for what, said in NOT_COUNTED.items()
+        ]
+        if self._folder is not None:
+            said = "Milliseconds that other tasks' rewards waited last until decisions knew of them"
+            found.append((said, round(1000 * self.metrics.last_wait)))
+        return found
 
     async def forget(self, request: Request) -> Reply:
-        """Nobody reads meanwhile: a view would keep what is forgotten in the log of the store."""
+        return await self._erase(request, self._engine.forget, request.path["task"])
+
+    async def _erase(
+        self, request: Request, work: Callable[[str, str, *Ts], None], *more: *Ts
+    ) -> Reply:
+        """Nobody reads meanwhile: a view would keep what is erased in the log of the store."""
         async with self._readers.none():
-            await self._do(self._engine.forget, request, request.path["task"], size=LONG)
+            await self._do(work, request, *more, size=LONG)
+            self.pages.clear()
         while not self._engine.store.erased:  # another process reads; every commit tries again
             await asyncio.sleep(ERASE_PAUSE)
         return Reply(status=204)
@@ -262,14 +324,19 @@ class Service:
 
     async def experiments(self, request: Request) -> Reply:
         def names(view: ReadView) -> ExperimentList:
-            return ExperimentList([row.name for row in view.experiments(request.tenant)])
+            rows = view.experiments(request.tenant)
+            archived = [row.name for row in rows if row.status == ARCHIVED]
+            return ExperimentList([r.name for r in rows if r.status != ARCHIVED], archived)
 
         return Reply(await self._readers.read(names))
 
     async def about(self, request: Request) -> Reply:
         name = request.path["name"]
         return await self._read(
-            request, lambda view, row: answers.experiment_info(name, _at_work(view, row).snapshot)
+            request,
+            lambda view, row: answers.experiment_info(
+                name, _at_work(view, row).snapshot, row.status
+            ),
         )
 
     async def task(self, request: Request) -> Reply:
@@ -288,7 +355,7 @@ class Service:
 
     async def report(self, request: Request) -> Reply:
         now = self._engine.now()
-        return await self._read(request, lambda view, row: answers.report(view, row, now))
+        return await self._read(request, lambda view, row: reports.report(view, row, now))
 
     async def _read(
         self, request: Request, answer: Callable[[ReadView, ExperimentRow], msgspec.Struct]
@@ -319,10 +386,9 @@ class Service:
     def _note_control(self, request: Request) -> None:
         """For the time when the store cannot even be read."""
         key = (request.tenant, request.path["name"])
-        if key not in self._controls:
-            spec = self._engine.spec_of(*key)
-            if spec is not None and len(self._controls) < MOST_NOTED:
-                self._controls[key] = spec.control
+        spec = self._engine.spec_of(*key)
+        if spec is not None and (key in self._controls or len(self._controls) < MOST_NOTED):
+            self._controls[key] = spec.control
 
     async def _control(self, request: Request) -> Action | None:
         """The control action, if the experiment names one."""
@@ -394,6 +460,7 @@ def make_app(
         Route(path.replace(":path}", ":any}"), MethodRouter(endpoints))
         for path, endpoints in paths.items()
     ]
+    routes += service.pages.routes()
     return Router(routes, default=no_route, lifespan=service.lifespan, redirect_slashes=False)
 
 
@@ -411,20 +478,3 @@ def _at_work(view: ReadView, row: ExperimentRow) -> ServedExperiment:
 def _control(view: ReadView, tenant: str, name: str) -> Action | None:
     row = view.experiment(tenant, name)
     return None if row is None else parse(row.spec).control
-
-
-def _instead(
-    error: StoreError | DamagedStore, control: Action | None, asked: DecisionRequest
-) -> Fallback | RefusedDecision:
-    """Of a decision that cannot be made now: the control action, if that is open."""
-    if control is None or not _is_open(control, asked):
-        return RefusedDecision(asked.decision_id, asked.task, *refusal(error))
-    return Fallback(text_of(error), asked.decision_id, asked.task, control)
-
-
-def _is_open(control: Action, request: DecisionRequest) -> bool:
-    """Whether the control action is one of those that the request leaves open."""
-    arms, rows, allowed = arms_of_control(control), request.features, request.allowed
-    if rows is not None and any(arm in range(len(rows), MOST_ARMS) for arm in arms):
-        return False
-    return allowed is None or all(arm in allowed for arm in arms)

@@ -59,10 +59,11 @@ REQUESTS: dict[str, dict[str, Any]] = {
             ]
         },
     },
+    "set_status": {"no more": {"status": "archived"}},
     "add_arm": {"like another": {"arm": "yellow", "like": "red"}},
 }
 ANSWERS: dict[str, Any] = {
-    "experiments": {"experiments": ["buttons"]},
+    "experiments": {"experiments": ["buttons"], "archived": []},
     "decide": {
         "decision_id": "visit-1",
         "task": "user-7",
@@ -101,13 +102,24 @@ ANSWERS: dict[str, Any] = {
         "explored": 1216,
         "lift": {
             "estimate": 0.061,
-            "low": 0.018,
-            "high": 0.104,
+            "low": -0.0098,
+            "high": 0.1318,
             "policy_mean": 0.287,
             "policy_decisions": 3514,
             "holdout_mean": 0.226,
             "holdout_decisions": 391,
+            "fixed_time": {"low": 0.0169, "high": 0.1051},
+            "relative": {"estimate": 0.2699, "low": -0.0339, "high": 0.8152},
         },
+        "lift_new_tasks": {"estimate": 0.061, "low": -0.0098, "high": 0.1318},
+        "metrics": {},
+        "stop": {
+            "arms": [{"arm": "old", "best": 0.02}, {"arm": "new", "best": 0.98}],
+            "loss": 0.0004,
+            "settled": False,
+        },
+        "sentence": "Keep running: new may be better than the control, by -3.1 to 62 %.",
+        "alarms": [],
         "state_version": 7905,
         "prior_version": 1,
     },

@@ -26,7 +26,7 @@ GROUPS = {
     "Experiments": ("put", "about", "experiments"),
     "The two verbs": ("decide", "reward"),
     "What is known": ("task", "meta", "report", "log"),
-    "Changes": ("add_arm", "retire_arm", "forget"),
+    "Changes": ("add_arm", "retire_arm", "forget", "set_status", "delete"),
     "The service itself": ("healthz", "readyz", "show_metrics", "describe", "docs"),
 }
 ABOUT_PARAMETERS = {
@@ -65,6 +65,7 @@ LINKS: tuple[tuple[str, str, Json, Any], ...] = (
     ("put", "decide", {"name": SAME}, None),
     ("put", "add_arm", {"name": SAME}, None),
     ("put", "report", {"name": SAME}, None),
+    ("set_status", "delete", {"name": SAME}, None),
     ("decide", "reward", {"name": SAME}, {"decision_id": DECISION, "reward": 1}),
     ("decide", "decide", {"name": SAME}, {"decision_id": DECISION, "task": TASK}),
     ("decide", "task", {"name": SAME, "task": TASK}, None),

@@ -20,6 +20,7 @@ from adats.models.core.types import Arm
 Action = Arm | list[Arm]
 Reward = float | list[float]
 Metrics = dict[str, float]
+RUNNING, ARCHIVED = "running", "archived"
 
 
 class ExperimentRow(NamedTuple):
@@ -39,6 +40,7 @@ class ExperimentRow(NamedTuple):
     believed_at: float = 0.0  # when beliefs were noted last
     believed_tasks: int = 0  # and how many tasks there were
     total_version: int = 0  # the commit that wrote the total; large ones are not in each
+    status: str = RUNNING  # or paused, or archived
 
 
 class TaskRow(NamedTuple):
@@ -48,6 +50,8 @@ class TaskRow(NamedTuple):
     generation: int | None = None  # in which it was digested, if that matters
     folded: bytes | None = None  # the statistics that are in the total, if those are others
     folded_in: int | None = None  # and in which: the commit that wrote it
+    design: bytes | None = None  # if the task has one of its own
+    size: int | None = None  # of n rewards, n > 0: 2 log2(1 + n), rounded down
 
 
 class LearnedReward(NamedTuple):
@@ -112,7 +116,7 @@ class RewardRow(NamedTuple):
 
 
 class ChangeRow(NamedTuple):
-    """An arm added or retired, or a task forgotten; alone in its commit."""
+    """An arm added or retired, a task forgotten, another status; alone in its commit."""
 
     experiment: int
     version: int
@@ -142,12 +146,12 @@ class KeyRow(NamedTuple):
 
 
 class Bucket(NamedTuple):
-    """Decisions of one hour, or of one day, that chose the same arm."""
+    """Decisions of one hour, or of one day, that chose the same arm; or of a group of tasks."""
 
     experiment: int
     start: int  # seconds since 1970
     span: int  # seconds
-    arm: str  # in JSON; null for several at once
+    arm: str  # in JSON; null for several at once; or a name that is no JSON, such as group 7
     held_out: int  # 1, or 0; -1 if they could not be
     metric: str = ""  # whose values are counted; empty: rewards
 
@@ -159,16 +163,20 @@ class Counts(NamedTuple):
     explored: int = 0
     rewarded: int = 0  # have a reward, counted or held
     counted: int = 0
+    nonzero: int = 0  # rewards that count and are not 0
+    unlikely: int = 0  # had a propensity below `FLOOR`
     sum: int = 0  # of rewards that count
     squares: int = 0  # of the same
 
     def plus(self, other: "Counts", sign: int = 1) -> "Counts":
-        decisions, explored, rewarded, counted, total, squares = other
+        decisions, explored, rewarded, counted, nonzero, unlikely, total, squares = other
         return Counts(
             self.decisions + sign * decisions,
             self.explored + sign * explored,
             self.rewarded + sign * rewarded,
             self.counted + sign * counted,
+            self.nonzero + sign * nonzero,
+            self.unlikely + sign * unlikely,
             self.sum + sign * total,
             self.squares + sign * squares,
         )
@@ -202,14 +210,15 @@ class Loaded(NamedTuple):
 
     Of each decision these are, in order: the last; and those with the same name or, if it has
     none, those without that are the same. Where many write, tasks are as they were folded last,
-    with what they have learned since; and experiments are those that are another version by now.
+    with what they have learned since; and experiments are those that are another version by now,
+    or None if they are deleted.
     """
 
     tasks: dict[TaskKey, TaskRow]
     decisions: dict[DecisionKey, DecisionRow]
     rewards: dict[DecisionKey, list[RewardRow]]
     learned: dict[TaskKey, tuple[LearnedReward, ...]] = {}  # noqa: RUF012
-    experiments: dict[int, ExperimentRow] = {}  # noqa: RUF012
+    experiments: dict[int, ExperimentRow | None] = {}  # noqa: RUF012
 
 
 class Taken(NamedTuple):
@@ -236,6 +245,7 @@ class Changes:
     beliefs: list[BeliefRow] = field(default_factory=list)
     learned: dict[TaskKey, list[LearnedReward]] = field(default_factory=dict)  # where many write
     progress: dict[int, Progress] = field(default_factory=dict)  # the same
+    deleted: list[int] = field(default_factory=list)  # experiments, with all they have; last
 
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in self.__slots__)
@@ -268,7 +278,12 @@ class Reader(Protocol):
         """In order; of some time only, if that is given."""
         ...
 
-    def decisions_of(self, experiment: int, task: str) -> list[DecisionRow]: ...
+    def decisions_of(
+        self, experiment: int, task: str, last: int | None = None
+    ) -> list[DecisionRow]:
+        """In order; the last ones only, if their number is given."""
+        ...
+
     def counts(self, experiment: int) -> dict[Bucket, Counts]: ...
 
 
@@ -290,6 +305,10 @@ class ReadView(Reader, Protocol):
 
     def rewards(self, experiment: int) -> Iterator[RewardRow]: ...
     def changes(self, experiment: int) -> Iterator[ChangeRow]: ...
+    def largest_tasks(self, experiment: int, limit: int) -> list[str]:
+        """Those of the greatest size."""
+        ...
+
     def beliefs(self, experiment: int) -> Iterator[BeliefRow]: ...
     def overdue(self, experiment: int, now: float) -> float | None: ...
     def due_count(self, now: float) -> int: ...

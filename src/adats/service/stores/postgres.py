@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from adats.service.counters import by_days
-from adats.service.errors import Again, OutcomeUnknown
+from adats.service.errors import Again, NotFound, OutcomeUnknown
 from adats.service.stores import postgres_sql as sql
 from adats.service.stores.interface import (
     Bucket,
@@ -35,7 +35,6 @@ from adats.service.stores.postgres_reader import (
     PostgresReader,
     PostgresReadView,
     add_counts,
-    counts_from,
     decision_from,
     task_from,
 )
@@ -49,7 +48,7 @@ from adats.service.stores.postgres_write import (
     reward_text,
     tasks_of,
 )
-from adats.service.stores.sqlite_rows import damaged
+from adats.service.stores.sqlite_rows import counts_of, damaged
 
 ASK_AGAIN, ASK_FOR = 0.2, 3.0  # seconds: whether a commit has happened
 FOLD_WAIT = 4.0  # seconds for a fold that somebody else makes
@@ -170,11 +169,13 @@ class PostgresStore(PostgresReader):
             if known is None or known.queued is None:  # else it is as it was taken
                 self._known[key] = KnownTask(id, seq, state[4], folded)
             if seq:
-                found.tasks[key], learned = task_from((*state, folded))
+                found.tasks[key], learned = task_from((*state, folded, rest[7]))
                 if learned and experiment not in self._taken:
                     found.learned[key] = learned
         elif kind == sql.AN_EXPERIMENT:
-            found.experiments[experiment] = _experiment(experiment, id, name, seq, rest)
+            there = id is not None
+            row = _experiment(experiment, id, name, seq, rest) if there else None
+            found.experiments[experiment] = row
         else:
             self._block = id
             self._clock = (rest[6], time.monotonic())
@@ -191,7 +192,7 @@ class PostgresStore(PostgresReader):
             found = self._rows(sql.TAKE, {"e": experiment})
             row = self._rows(f"SELECT {EXPERIMENT} FROM experiments WHERE id = %s", (experiment,))
         if not row:
-            raise damaged(f"experiment {experiment}")
+            raise NotFound("the experiment is deleted")
         own, progress = ExperimentRow(*row[0]), Progress()
         taken = Taken(own, [], {}, {}, 0)
         counts: dict[Bucket, Counts] = {}
@@ -201,7 +202,8 @@ class PostgresStore(PostgresReader):
                 self._known[experiment, name] = KnownTask(id, seq, state[4], folded, rest[7])
                 taken.names.append(name)
                 if seq != folded:
-                    taken.tasks[name], taken.learned[name] = task_from((*state, folded))
+                    found_task = task_from((*state, folded, rest[8]))
+                    taken.tasks[name], taken.learned[name] = found_task
             elif kind == sql.QUEUED:
                 progress = progress.plus(Progress(*msgspec.json.decode(rest[4])))
                 add_counts(counts, experiment, name)
@@ -272,6 +274,9 @@ class PostgresStore(PostgresReader):
                 self._rows(sql.ADD_BELIEF, belief)
             if self._taken:
                 self._write_counts(changes.counts)
+            for experiment in changes.deleted:
+                for statement in sql.DELETE_EXPERIMENT:
+                    self._rows(statement, (experiment,) if "%s" in statement else ())
 
     def _next(self) -> int:
         if not self._block:
@@ -298,11 +303,11 @@ class PostgresStore(PostgresReader):
         for bucket, difference in differences.items():
             added[bucket] = added.get(bucket, Counts()).plus(difference)
         named = as_json([bucket._asdict() for bucket in added])
-        kept = dict(map(counts_from, self._rows(sql.READ_COUNTS, (named,)))) if added else {}
+        kept = dict(map(counts_of, self._rows(sql.READ_COUNTS, (named,)))) if added else {}
         new, gone = [], []
         for bucket, difference in added.items():
             counts = kept.get(bucket, Counts()).plus(difference)
-            if min(counts[:4]) < 0:
+            if min(counts[:6]) < 0:
                 raise damaged(f"the counter of {bucket.start}")
             if counts.decisions:
                 new.append(dict(zip(sql.HOURLY, counts_row(bucket, counts), strict=True)))
@@ -408,8 +413,10 @@ def _experiment(id: int, version: int, arms: str, prior_version: int, rest: Any)
     """What a group has to know of an experiment."""
     total, days_until, figures = rest[0], rest[1], msgspec.json.decode(rest[4])
     row = ExperimentRow(id, "", "", "", 0, version, prior_version, arms, total)
-    tasks, decisions, counted = figures
-    return row._replace(tasks=tasks, decisions=decisions, counted=counted, days_until=days_until)
+    tasks, decisions, counted, status = figures
+    return row._replace(
+        tasks=tasks, decisions=decisions, counted=counted, days_until=days_until, status=status
+    )
 
 
 def _rewards_of(decision: DecisionRow, earlier: str) -> list[RewardRow]:

@@ -20,7 +20,7 @@ from adats.service.stores.interface import (
     TaskRow,
 )
 from adats.service.stores.postgres_link import Pool, explained
-from adats.service.stores.sqlite_rows import damaged, number_of
+from adats.service.stores.sqlite_rows import counts_of, damaged
 
 EXPERIMENT = ", ".join(ExperimentRow._fields)
 HOURLY = ", ".join(Bucket._fields + Counts._fields)
@@ -54,7 +54,7 @@ _REWARDS = (
     "JOIN experiments e ON e.id = r.experiment WHERE r.experiment = %s "
     "ORDER BY version, t.task, r.place, r.id"
 )
-TASK = "f.stats, t.rounds, t.pending, f.generation, t.learned, f.seq, t.seq"
+TASK = "f.stats, t.rounds, t.pending, f.generation, t.learned, f.seq, t.design"
 _decode = msgspec.json.Decoder().decode
 all_learned = msgspec.json.Decoder(
     list[tuple[int, list[LearnedReward]]]
@@ -110,7 +110,7 @@ class PostgresReader:
             "WHERE t.experiment = %s AND t.task = %s AND t.seq > 0"
         )
         row = self._one(sql, (experiment, task))
-        return None if row is None else task_from(row[:6])
+        return None if row is None else task_from(row)
 
     def task(self, experiment: int, task: str) -> TaskRow | None:
         found = self._task_of(experiment, task)
@@ -151,14 +151,16 @@ class PostgresReader:
             decision_from, self._stream(f"SELECT {_NUMBERED} {_FROM} WHERE {where} {order}", values)
         )
 
-    def decisions_of(self, experiment: int, task: str) -> list[DecisionRow]:
-        where = "WHERE t.experiment = %s AND t.task = %s ORDER BY d.id"
-        found = self._all(f"SELECT {_NUMBERED} {_FROM} {where}", (experiment, task))
-        return [decision_from(row) for row in found]
+    def decisions_of(
+        self, experiment: int, task: str, last: int | None = None
+    ) -> list[DecisionRow]:
+        where = "WHERE t.experiment = %s AND t.task = %s ORDER BY d.id DESC LIMIT %s"
+        found = self._all(f"SELECT {_NUMBERED} {_FROM} {where}", (experiment, task, last))
+        return [decision_from(row) for row in reversed(found)]
 
     def counts(self, experiment: int) -> dict[Bucket, Counts]:
         sql = f"SELECT {HOURLY} FROM hourly WHERE experiment = %s ORDER BY start"
-        return dict(map(counts_from, self._all(sql, (experiment,))))
+        return dict(map(counts_of, self._all(sql, (experiment,))))
 
     def key_rows(self) -> list[KeyRow]:
         fields = ", ".join(KeyRow._fields)
@@ -200,11 +202,18 @@ class PostgresReadView(PostgresReader):
 
     def tasks(self, experiment: int) -> Iterator[tuple[str, TaskRow]]:
         sql = (
-            "SELECT t.task, f.stats, f.rounds, f.pending, f.generation FROM folded f "
-            "JOIN tasks t ON t.id = f.task_id WHERE f.experiment = %s ORDER BY t.id"
+            "SELECT t.task, t.design, f.size, f.stats, f.rounds, f.pending, f.generation "
+            "FROM folded f JOIN tasks t ON t.id = f.task_id WHERE f.experiment = %s ORDER BY t.id"
         )
-        for task, stats, *row in self._stream(sql, (experiment,)):
-            yield task, TaskRow(unpacked(stats), *row)
+        for task, design, size, stats, *row in self._stream(sql, (experiment,)):
+            yield task, TaskRow(unpacked(stats), *row)._replace(design=design, size=size)
+
+    def largest_tasks(self, experiment: int, limit: int) -> list[str]:
+        sql = (
+            "SELECT t.task FROM folded f JOIN tasks t ON t.id = f.task_id "
+            "WHERE f.experiment = %s AND f.size IS NOT NULL ORDER BY f.size DESC LIMIT %s"
+        )
+        return [task for (task,) in self._all(sql, (experiment, limit))]
 
     def unfolded(self, experiment: int) -> set[str]:
         sql = (
@@ -259,9 +268,9 @@ class PostgresReadView(PostgresReader):
 
 
 def task_from(row: Sequence[Any]) -> tuple[TaskRow, tuple[LearnedReward, ...]]:
-    """Of the columns of `TASK` but the last: as it was folded last, and what it learned since."""
-    stats, rounds, pending, generation, learned, seq = row
-    state = TaskRow(unpacked(stats), rounds or 0, pending, generation)
+    """Of the columns of `TASK`: as it was folded last, and what it learned since."""
+    stats, rounds, pending, generation, learned, seq, design = row
+    state = TaskRow(unpacked(stats), rounds or 0, pending, generation, design=design)
     if not learned:
         return state, ()
     since = (some for at, some in all_learned(learned) if at > (seq or 0))
@@ -290,15 +299,8 @@ def decision_from(row: Sequence[Any]) -> DecisionRow:
     return DecisionRow(*values)
 
 
-def counts_from(row: Sequence[Any]) -> tuple[Bucket, Counts]:
-    size = len(Bucket._fields)
-    kept = Counts(*row[size:])
-    counts = kept._replace(sum=number_of(kept.sum), squares=number_of(kept.squares))
-    return Bucket(*row[:size]), counts
-
-
 def add_counts(into: dict[Bucket, Counts], experiment: int, text: str) -> None:
     """What a group has counted, as the queue has it."""
     for row in _decode(text):
-        bucket, counts = counts_from([experiment, *row])
+        bucket, counts = counts_of([experiment, *row])
         into[bucket] = into.get(bucket, Counts()).plus(counts)

@@ -41,17 +41,17 @@ WITH wanted AS (
     SELECT x.e, t.task FROM json_to_recordset(%(asked)s::json) AS x(e int, d text)
     JOIN decisions d ON d.experiment = x.e AND d.decision_id = x.d JOIN tasks t ON t.id = d.task_id
 )
-SELECT {A_TASK}, t.experiment, t.id, t.task, t.seq, f.stats, {_STATE}, NULL::float8
+SELECT {A_TASK}, t.experiment, t.id, t.task, t.seq, f.stats, {_STATE}, NULL::float8, t.design
 FROM wanted w JOIN tasks t ON t.experiment = w.e AND t.task = w.t
 LEFT JOIN folded f ON f.task_id = t.id
 UNION ALL
-SELECT {AN_EXPERIMENT}, e.id, e.version, e.arms, e.prior_version, e.total, e.days_until, NULL, NULL,
-    json_build_array(e.tasks, e.decisions, e.counted)::text, NULL, NULL
+SELECT {AN_EXPERIMENT}, x.e, e.version, e.arms, e.prior_version, e.total, e.days_until, NULL, NULL,
+    json_build_array(e.tasks, e.decisions, e.counted, e.status)::text, NULL, NULL, NULL
 FROM json_to_recordset(%(experiments)s::json) AS x(e int, v bigint)
-JOIN experiments e ON e.id = x.e AND e.version <> x.v
+LEFT JOIN experiments e ON e.id = x.e WHERE e.version IS DISTINCT FROM x.v
 UNION ALL
 SELECT {BLOCK_AND_TIME}, 0, nextval('event_ids'), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-    {NOW}
+    {NOW}, NULL
 """
 READ_DECISIONS = f"""
 SELECT x.i, CASE WHEN x.i >= 0 AND d.received > 0 THEN (
@@ -75,19 +75,20 @@ ids AS (
     SELECT i::bigint AS id, max(gone.last) AS last
     FROM gone, json_array_elements_text(gone.task_ids::json) i GROUP BY 1
 )
-SELECT {A_TASK}, t.id, t.task, t.seq, f.stats, {_STATE}, NULL::float8, ids.last
+SELECT {A_TASK}, t.id, t.task, t.seq, f.stats, {_STATE}, NULL::float8, ids.last, t.design
 FROM ids JOIN tasks t USING (id) LEFT JOIN folded f ON f.task_id = t.id WHERE t.seq > 0
 UNION ALL
 SELECT {QUEUED}, 0, counts, NULL, NULL, NULL, NULL, NULL,
-    json_build_array(tasks, decisions, counted, rewards)::text, NULL, time, NULL FROM gone
+    json_build_array(tasks, decisions, counted, rewards)::text, NULL, time, NULL, NULL FROM gone
 UNION ALL
 SELECT {BLOCK_AND_TIME}, nextval('event_ids'), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-    {NOW}, NULL
+    {NOW}, NULL, NULL
 """
 WAITING = f"""
 SELECT experiment FROM queue GROUP BY experiment HAVING min(time) <= {NOW} - %s ORDER BY min(time)
 """
 
+_FOLDED = "x(id bigint, e int, seq bigint, s text, n bigint, p text, g bigint, z smallint)"
 WRITE = f"""
 WITH made AS (
     INSERT INTO decisions (id, experiment, task_id, version, decision_id, action, features, request,
@@ -110,20 +111,22 @@ WITH made AS (
     SELECT id, e, v, d, r, n, at, p, m FROM json_to_recordset(%(told)s::json) AS x(id bigint, e int,
         v bigint, d bigint, r text, n text, at float8, p bigint, m text)
 ), used AS (
-    UPDATE tasks t SET seq = x.seq, rounds = x.n, pending = decode(x.p, 'base64'), learned = x.l
-    FROM json_to_recordset(%(used)s::json) AS x(id bigint, seq bigint, n bigint, p text, l text)
+    UPDATE tasks t SET seq = x.seq, rounds = x.n, pending = decode(x.p, 'base64'), learned = x.l,
+        design = coalesce(t.design, decode(x.d, 'base64'))
+    FROM json_to_recordset(%(used)s::json) AS x(id bigint, seq bigint, n bigint, p text, l text,
+        d text)
     WHERE t.id = x.id
-), folded AS (
-    INSERT INTO folded (task_id, experiment, seq, stats, rounds, pending, generation)
-    SELECT id, e, seq, decode(s, 'base64'), n, decode(p, 'base64'), g
-    FROM json_to_recordset(%(folded)s::json) AS x(id bigint, e int, seq bigint, s text, n bigint,
-        p text, g bigint)
-    ON CONFLICT (task_id) DO UPDATE SET seq = EXCLUDED.seq, stats = EXCLUDED.stats,
-        rounds = EXCLUDED.rounds, pending = EXCLUDED.pending, generation = EXCLUDED.generation
+), folded_first AS (
+    INSERT INTO folded (task_id, experiment, seq, stats, rounds, pending, generation, size)
+    SELECT id, e, seq, decode(s, 'base64'), n, decode(p, 'base64'), g, z
+    FROM json_to_recordset(%(folded_first)s::json) AS {_FOLDED}
+), folded_again AS (
+    UPDATE folded f SET seq = x.seq, stats = decode(s, 'base64'), rounds = n,
+        pending = decode(p, 'base64'), generation = g, size = z
+    FROM json_to_recordset(%(folded_again)s::json) AS {_FOLDED} WHERE f.task_id = x.id
 ), folds AS (
     INSERT INTO folds (task_id, seq, version)
     SELECT id, seq, v FROM json_to_recordset(%(folds)s::json) AS x(id bigint, seq bigint, v bigint)
-    ON CONFLICT DO NOTHING
 ), unused AS (
     DELETE FROM tasks WHERE id = ANY(%(unused)s::bigint[])
 ), queued AS (
@@ -156,6 +159,19 @@ folded AS (DELETE FROM folded f USING gone WHERE f.task_id = gone.id)
 DELETE FROM tasks t USING gone WHERE t.id = gone.id
 """
 
+# Waits for all groups, and keeps new ones waiting: those have not read yet what is there.
+DELETE_EXPERIMENT = (
+    "LOCK TABLE tasks IN EXCLUSIVE MODE",
+    "DELETE FROM folds f USING tasks t WHERE f.task_id = t.id AND t.experiment = %s",
+    *(
+        f"DELETE FROM {table} WHERE experiment = %s"
+        for table in (
+            *("rewards", "decisions", "folded", "queue", "tasks", "changes", "beliefs", "hourly"),
+        )
+    ),
+    "DELETE FROM experiments WHERE id = %s",
+)
+
 
 def _insert(table: str, fields: tuple[str, ...]) -> str:
     return f"INSERT INTO {table} ({', '.join(fields)}) VALUES ({', '.join(['%s'] * len(fields))})"
@@ -187,7 +203,7 @@ WITH gone AS (
 )
 INSERT INTO hourly ({_HOURLY}) SELECT {_HOURLY}
 FROM json_to_recordset(%(new)s::json) AS x({_BUCKET}, decisions bigint, explored bigint,
-    rewarded bigint, counted bigint, sum text, squares text)
+    rewarded bigint, counted bigint, nonzero bigint, unlikely bigint, sum text, squares text)
 ON CONFLICT ({", ".join(Bucket._fields)}) DO UPDATE
 SET {", ".join(f"{name} = EXCLUDED.{name}" for name in Counts._fields)}
 """

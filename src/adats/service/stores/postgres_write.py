@@ -68,7 +68,8 @@ class GroupRows:
             "later": self.later,
             "told": self._told,
             "used": self._used,
-            "folded": self._folded,
+            "folded_first": [row for known, row in self._folded if known.folded is None],
+            "folded_again": [row for known, row in self._folded if known.folded is not None],
             "folds": self._folds(),
             "queued": [] if self._taken else self._queued(),
         }
@@ -144,23 +145,25 @@ class GroupRows:
             "m": _optional(row.metrics),
         }
 
-    def _tasks(self) -> tuple[list[Row], list[Row]]:
+    def _tasks(self) -> tuple[list[Row], list[tuple[KnownTask, Row]]]:
         """As they are now, and as they are in what all taught."""
         used: list[Row] = []
-        folded: list[Row] = []
+        folded: list[tuple[KnownTask, Row]] = []
         for key, state in self._changes.tasks.items():
             known, taken = self._known[key], key[0] in self._taken
             seq = self._last.get(key, known.seq) or self._next()
             if taken and known.queued is None and key not in self._last and known.folded:
                 seq = known.folded  # others may have changed it since; that is folded later
             row = {"id": known.id, "seq": seq, "n": state.rounds, "p": state.pending}
+            design = None if known.seq else state.design  # it never changes
             if not taken:
                 new = self._changes.learned.get(key, ())
-                used.append(row | {"l": _learned(known, new, seq)})
+                used.append(row | {"l": _learned(known, new, seq), "d": design})
                 continue
             if key in self._last or not known.seq:
-                used.append(row | {"l": None})
-            folded.append(row | {"e": key[0], "s": packed(state.stats), "g": state.generation})
+                used.append(row | {"l": None, "d": design})
+            row |= {"e": key[0], "s": packed(state.stats)}
+            folded.append((known, row | {"g": state.generation, "z": state.size}))
         return used, folded
 
     def _folds(self) -> list[Row]:
@@ -241,4 +244,4 @@ def _later_part(row: DecisionRow) -> dict[str, Any]:
 
 
 def counts_row(bucket: Bucket, counts: Counts) -> list[Any]:
-    return [*bucket, *counts[:4], text_of(counts.sum), text_of(counts.squares)]
+    return [*bucket, *counts[:6], text_of(counts.sum), text_of(counts.squares)]

@@ -50,6 +50,7 @@ from adats.service.stores.sqlite_file import (
 Values = Sequence[Any] | dict[str, Any]
 T = TypeVar("T")
 MOST_COUNTS = 10_000  # that are kept in memory
+OF_EXPERIMENT = ("rewards", "decisions", "tasks", "totals", "changes", "hourly", "beliefs")
 ROWS_AT_ONCE = 64  # in one statement
 TROUBLE = (sqlite3.Error, UnicodeDecodeError)  # the latter for names in messages of the former
 
@@ -171,9 +172,22 @@ class SQLiteReader:
         sql = f"SELECT {_DECISION} FROM {table} WHERE {where} ORDER BY id"
         yield from map(rows.decision_from, self._all(sql, values))
 
-    def decisions_of(self, experiment: int, task: str) -> list[DecisionRow]:
-        sql = f"SELECT {_DECISION} FROM decisions WHERE experiment = ? AND task = ? ORDER BY id"
-        return [rows.decision_from(row) for row in self._all(sql, (experiment, task))]
+    def decisions_of(
+        self, experiment: int, task: str, last: int | None = None
+    ) -> list[DecisionRow]:
+        sql = (
+            f"SELECT {_DECISION} FROM decisions WHERE experiment = ? AND task = ? "
+            "ORDER BY id DESC LIMIT ?"
+        )
+        found = list(self._all(sql, (experiment, task, -1 if last is None else last)))
+        return [rows.decision_from(row) for row in reversed(found)]
+
+    def largest_tasks(self, experiment: int, limit: int) -> list[str]:
+        sql = (
+            "SELECT task FROM tasks WHERE experiment = ? AND size IS NOT NULL "
+            "ORDER BY size DESC LIMIT ?"
+        )
+        return [task for (task,) in self._all(sql, (experiment, limit))]
 
     def changes(self, experiment: int) -> Iterator[ChangeRow]:
         sql = f"SELECT {_CHANGE} FROM changes WHERE experiment = ? ORDER BY rowid"
@@ -351,7 +365,7 @@ class SQLiteStore(SQLiteReader):
             self._write_anyway = False
             with suppress(OSError):  # the store has it, and the next commit tells the witness again
                 self._witness.write(self._commits)
-        if changes.forgotten:
+        if changes.forgotten or changes.deleted:
             self.erased = False
         if not self.erased:
             self._clear_log()
@@ -384,6 +398,11 @@ class SQLiteStore(SQLiteReader):
         self._run_rows(rows.ADD_CHANGE, list(map(rows.sealed, changes.changes)))
         self._count(changes.counts)
         self._run_rows(rows.ADD_BELIEF, list(map(rows.sealed, changes.beliefs)))
+        for experiment in changes.deleted:
+            for table in OF_EXPERIMENT:
+                self._run(f"DELETE FROM {table} WHERE experiment = ?", (experiment,))
+            self._run("DELETE FROM experiments WHERE id = ?", (experiment,))
+            self._counts.clear()
 
     def _forget(self, experiment: int, task: str) -> None:
         mine = "experiment = ? AND task = ?"
@@ -403,7 +422,7 @@ class SQLiteStore(SQLiteReader):
                 kept = self._one(f"SELECT {_COUNTS} FROM hourly WHERE {where}", bucket)
                 counts = Counts() if kept is None else rows.counts_from(kept)[1]
             counts = self._counts[bucket] = counts.plus(difference)
-            if min(counts[:4]) < 0:
+            if min(counts[:6]) < 0:
                 raise rows.damaged(f"the counter of {bucket.start}")
             if counts.decisions:
                 changed.append(rows.counts_to_keep(bucket, counts))

@@ -12,6 +12,7 @@ import msgspec
 
 from adats.service.errors import DamagedStore
 from adats.service.stores.interface import (
+    RUNNING,
     BeliefRow,
     Bucket,
     ChangeRow,
@@ -31,7 +32,7 @@ CHECKSUM = "crc"
 LATER_ADDED: dict[type, tuple[list[Any], ...]] = {  # as rows have them that were there before
     DecisionRow: ([0, 0], [None]),
     RewardRow: ([0], [None]),
-    ExperimentRow: ([0],),
+    ExperimentRow: ([0], [RUNNING]),
 }
 
 
@@ -144,6 +145,10 @@ def task_checksum(key: TaskKey, row: TaskRow) -> int:
     if row.folded is not None:
         crc = zlib.crc32(row.folded, crc)
         more = (*more, row.folded_in)
+    if row.design is not None:
+        crc = zlib.crc32(row.design, crc)
+    if row.size is not None:
+        more = (*more, "size", row.size)
     return zlib.crc32(msgspec.json.encode((*key, row.rounds, *more)), crc)
 
 
@@ -221,7 +226,7 @@ def task_from(kept: Kept) -> tuple[str, TaskRow]:
     experiment, task, *values, crc = kept
     row = TaskRow(*values)
     whole = isinstance(row.stats, bytes) and all(
-        isinstance(part, bytes | None) for part in (row.pending, row.folded)
+        isinstance(part, bytes | None) for part in (row.pending, row.folded, row.design)
     )
     if not whole or crc != task_checksum((experiment, task), row):
         raise damaged(f"task {task!r}")
@@ -229,12 +234,17 @@ def task_from(kept: Kept) -> tuple[str, TaskRow]:
 
 
 def counts_from(kept: Kept) -> tuple[Bucket, Counts]:
-    values = _checked(lambda *all_of: all_of, kept, "counter of", name=1, start=0)
+    *values, crc = kept
+    if crc != checksum(values):
+        raise damaged(f"counter of {kept[1]!r}")
+    return counts_of(values)
+
+
+def counts_of(values: Sequence[Any]) -> tuple[Bucket, Counts]:
+    """Of the columns of a counter; the last two are large integers, as text."""
     size = len(Bucket._fields)
-    counts = Counts(*values[size:])
-    return Bucket(*values[:size]), counts._replace(
-        sum=number_of(counts.sum), squares=number_of(counts.squares)
-    )
+    numbers = (number_of(text) for text in values[-2:])
+    return Bucket(*values[:size]), Counts._make((*values[size:-2], *numbers))
 
 
 def _from_column(value: Any) -> Any:
