@@ -7,7 +7,7 @@ import numpy as np
 
 from adats.paper.datasets import load_mnist
 from adats.simulation import simulate
-from adats.simulation.play import compiled_task, plain_task
+from adats.simulation.one_task import compiled_task, plain_task
 from adats.simulation.problems.classification import ClassificationProblem
 
 AGENTS = ("oracle-ts", "ada-ts", "meta-ts", "ts")

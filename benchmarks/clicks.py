@@ -21,7 +21,7 @@ import numpy as np
 from scipy.special import expit, logit
 
 import adats
-from adats.demo import PLAYERS, tell_story
+from adats.demo.story import PLAYERS, tell_story
 from adats.models.default_prior import level_prior
 from adats.paper.experiments.measures import ratio
 from adats.simulation import simulate

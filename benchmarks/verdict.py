@@ -20,7 +20,8 @@ import numpy as np
 from scipy.special import expit
 
 from adats.learning.effects import Prior, Rewards, TaskCounts, counted, linearised, pooled
-from adats.learning.savings import LEAST, Z90, believed, fits, play, played
+from adats.learning.rehearsal import believed, play
+from adats.learning.savings import LEAST, Z90, fits
 from adats.learning.verdict import Early, verdict
 from adats.models.core.types import FloatArray, Rng
 
@@ -112,10 +113,10 @@ def _sampled(
         here, lengths = plan[rows] > 0, plan[rows].sum(axis=1)
         blank = np.zeros(here.shape)
         like = TaskCounts(blank, blank, "gaussian", 1.0, np.ceil(lengths / 2))
-        one = play(prior, theta[rows], here, like, (rng, rng))
+        (one,) = play([prior], theta[rows], here, like, rng)
         belief = believed(prior, linearised(one, one.pulls))
         like = like._replace(lengths=lengths - like.lengths)
-        two = play(Prior(belief.mean, belief.var), theta[rows], here, like, (rng, rng))
+        (two,) = play([Prior(belief.mean, belief.var)], theta[rows], here, like, rng)
         first[:, rows] = one.pulls, one.sums
         pulls[rows], sums[rows] = one.pulls + two.pulls, one.sums + two.sums
         if shape.logger == "pooled":
@@ -126,13 +127,13 @@ def _sampled(
 
 def truth(shape: Shape, counts: TaskCounts, rng: Rng) -> list[tuple[float, float]]:
     """What sharing by the fit of this log saves in new tasks, over alone and over pooled."""
-    size = max(20_000 // shape.arms, 2000)
+    size = max(40_000 // shape.arms, 4000)
     theta, plan = shape.draw(rng, size)
     rows = counts._replace(pulls=plan, sums=plan, lengths=np.maximum(plan.sum(axis=1), 1.0))
     priors = (*fits(counts).priors, pooled(counts))
     best = np.where(plan > 0, theta, -np.inf).max(axis=1)
-    pulls = played(priors, theta, plan > 0, rows, rng)
-    lost = [best * n.sum(axis=1) - (n * theta).sum(axis=1) for n in pulls]
+    games = play(priors, theta, plan > 0, rows, rng)
+    lost = [best * one.pulls.sum(axis=1) - (one.pulls * theta).sum(axis=1) for one in games]
     found = []
     for i in (1, 2):
         unit = max(lost[i].mean(), LEAST * lost[3 - i].mean())
@@ -159,8 +160,8 @@ SHAPES: dict[str, tuple[int, int, Shape]] = {  # logs, of these with a truth of 
     "null: sampler of each task": (40, 1, Shape(300, 4, 25, logger="alone", early=False)),
     "null: pooled sampler": (40, 1, Shape(300, 4, 25, logger="pooled", early=False)),
     # names matter, but it is worth nothing
-    "edge: 150 tasks, no gain over alone": (60, 3, Shape(150, 5, 20, names=0.065, level=0.3)),
-    "edge: 600 tasks, no gain over pooled": (60, 3, Shape(600, 4, 22, names=0.17)),
+    "edge: 150 tasks, no gain over alone": (100, 10, Shape(150, 5, 20, names=0.065, level=0.3)),
+    "edge: 600 tasks, no gain over pooled": (100, 10, Shape(600, 4, 22, names=0.17)),
     # tasks are alike
     "alike: 50 tasks": (30, 2, Shape(50, 4, 25, names=0.3, own=0.0)),
     "alike: 400 tasks, levels": (30, 2, Shape(400, 6, 15, names=0.2, own=0.02, level=0.4)),
@@ -172,6 +173,9 @@ SHAPES: dict[str, tuple[int, int, Shape]] = {  # logs, of these with a truth of 
     "power: 500 tasks, 10 %": (50, 3, Shape(500, 5, 50, names=0.125)),
     "power: 500 tasks, 10 %, clicks": (
         50, 3, Shape(500, 4, 300, names=0.15, own=0.4, rewards="binary", design="lengths")),
+    "power: 500 tasks, 10 % over pooled": (40, 10, Shape(500, 5, 30, names=0.2)),
+    "power: 500 tasks, 15 % over pooled": (40, 10, Shape(500, 5, 38, names=0.21)),
+    "power: 500 tasks, 20 % over pooled": (40, 10, Shape(500, 6, 35, names=0.2)),
     "power: 100 tasks, 10 %": (30, 3, Shape(100, 6, 60, names=0.12)),
     "power: 100 tasks, 20 %": (30, 3, Shape(100, 6, 60, names=0.19)),
     "power: 100 tasks, 30 %": (50, 3, Shape(100, 6, 90, names=0.26)),
@@ -183,7 +187,7 @@ SHAPES: dict[str, tuple[int, int, Shape]] = {  # logs, of these with a truth of 
         60, 60, Shape(250, 10, 20, names=0.15, level=0.2, design="subset lengths")),
     "size: 400 tasks, clicks": (
         60, 60, Shape(400, 5, 120, names=0.25, level=0.3, own=0.35, rewards="binary", base=0.04)),
-    "size: 300 tasks, heavy tails": (40, 40, Shape(300, 5, 30, names=0.15, tails="t")),
+    "size: 300 tasks, heavy tails": (60, 60, Shape(300, 5, 30, names=0.15, tails="t")),
     "size: 1000 tasks": (40, 40, Shape(1000, 3, 40, names=0.12, level=0.2)),
     "size: 1500 tasks, clicks, lengths": (
         30, 30, Shape(1500, 4, 150, names=0.2, own=0.3, rewards="binary", design="lengths")),
@@ -210,9 +214,9 @@ def study(name: str, part: float, seed: int = 29) -> dict[str, Any]:
         seconds += time.process_time() - begin
         row: dict[str, Any] = {"answer": found.answer, "structure": found.structure}
         row |= {"names": found.names, "level": found.level}
-        if found.over_alone and found.over_pooled and found.gain:
+        if found.over_alone and found.over_pooled and found.gain and found.adapting:
             row["saved"] = [found.over_alone[:2], found.over_pooled[:2]]
-            row["gain"] = found.gain[:2]
+            row["gain"], row["adapting"] = found.gain[:2], found.adapting[:2]
             if i < with_truth:
                 used = counts.take(np.flatnonzero(counts.pulls.sum(axis=1) > 0))
                 row["truth"] = truth(shape, used, rng)

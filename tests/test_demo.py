@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
-from adats import demo
+from adats.demo import load_segments
+from adats.demo import story as demo
 from adats.simulation.kernels import registry
 from command import call
 
 
 def test_the_counts_are_those_of_the_experiment():
-    segments = demo.load_segments()
+    segments = load_segments()
     assert segments.customers.shape == (54, 3)
     assert segments.customers.sum() == 64_000
     assert segments.visits.sum() == 9_394
@@ -17,7 +18,7 @@ def test_the_counts_are_those_of_the_experiment():
 
 
 def test_rates_are_as_they_were_counted():
-    segments = demo.load_segments()
+    segments = load_segments()
     rates = segments.rates()
     assert ((rates > 0) & (rates < 1)).all()
     overall = (rates * segments.customers).sum() / segments.customers.sum()

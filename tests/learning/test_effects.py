@@ -6,6 +6,7 @@ from scipy import stats
 from scipy.special import expit
 
 from adats.learning.effects import (
+    TAIL_PRIOR,
     Spreads,
     TaskCounts,
     Working,
@@ -15,6 +16,7 @@ from adats.learning.effects import (
     linearised,
     pooled,
     smoothed,
+    tails,
 )
 
 
@@ -95,6 +97,28 @@ def test_spreads_are_found():
     a, sigma, _ = found.draws(rng, 400)
     assert a.mean(axis=0) == pytest.approx(found.prior.mean, abs=0.005)
     assert sigma.mean() == pytest.approx(0.3, abs=0.02)
+
+
+@pytest.mark.parametrize("level", [0.0, 0.4])
+def test_tails_of_own_effects_are_seen(level):
+    rng = np.random.default_rng(8)
+    n = np.full((300, 4), 40.0)
+    heavy = []
+    for z in (rng.standard_normal(n.shape), rng.standard_t(3, n.shape) / np.sqrt(3)):
+        eta = np.array([0.0, 0.1, 0.2, 0.3]) + level * rng.standard_normal((300, 1)) + 0.5 * z
+        work = Working(n, eta + rng.standard_normal(n.shape) / np.sqrt(n), np.ones(n.shape))
+        weight, scale = tails(work, learn(work))
+        assert weight.sum() == pytest.approx(1.0)
+        assert weight @ scale == pytest.approx(1.0, abs=0.15)
+        heavy.append(weight[:2].sum())
+    assert heavy[0] < 0.01
+    assert heavy[1] > 0.9
+
+
+def test_tails_that_nothing_tells_keep_their_prior():
+    n = np.full((20, 2), 1.0)
+    work = Working(n, np.random.default_rng(9).standard_normal(n.shape), np.full(n.shape, 100.0))
+    assert tails(work, learn(work)).weight == pytest.approx(TAIL_PRIOR)
 
 
 def test_linearised_counts_are_exact_where_they_are_linearised():

@@ -242,6 +242,8 @@ def test_a_promise_that_held_out_tasks_deny_is_said():
     good, bad = Saving(0.3, 0.01), Gain(-2.0, 0.1)
     denied = replace(found, verdict=found.verdict._replace(over_alone=good, gain=bad))
     assert "**They disagree:**" in report_text(denied)
+    denied = replace(found, verdict=found.verdict._replace(over_pooled=good, adapting=bad))
+    assert "a saving over one agent for all, but" in report_text(denied)
     agreed = replace(found, verdict=found.verdict._replace(over_alone=good, gain=Gain(2.0, 0.1)))
     assert "disagree" not in report_text(agreed)
 

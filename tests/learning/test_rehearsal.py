@@ -5,7 +5,7 @@ import pytest
 from scipy.special import expit
 
 from adats.learning.effects import Prior, TaskCounts, Working
-from adats.learning.savings import batches, believed, play, settled
+from adats.learning.rehearsal import batches, believed, play, settled
 
 
 def test_beliefs_are_those_of_the_joint_normal_density():
@@ -61,7 +61,7 @@ def test_regret_is_near_that_of_the_simulator(rounds):
     theta = rng.normal(prior.mean, 0.7, (6000, 3))
     blank, lengths = np.zeros(theta.shape), np.full(6000, float(rounds))
     like = TaskCounts(blank, blank, "gaussian", 1.0, lengths)
-    pulls = play(prior, theta, blank == 0, like, (rng, rng)).pulls
+    pulls = play([prior], theta, blank == 0, like, rng)[0].pulls
     regret = theta.max(axis=1) * rounds - (pulls * theta).sum(axis=1)
     expected = result.mean("oracle-ts") / 2
     error = np.hypot(regret.std() / np.sqrt(regret.size), result.se("oracle-ts") / 2)
@@ -76,7 +76,7 @@ def test_arms_that_a_task_lacks_are_not_pulled_and_better_ones_are(rewards):
     blank = np.zeros(theta.shape)
     like = TaskCounts(blank, blank, rewards, 0.1, np.full(50, 300.0))
     start = {"binary": 0.0, "count": -1.0, "gaussian": 0.5}[rewards]
-    found = play(Prior(np.full(3, start), np.ones(3)), theta, here, like, (rng, rng))
+    (found,) = play([Prior(np.full(3, start), np.ones(3))], theta, here, like, rng)
     assert (found.pulls[:, 2] == 0).all()
     assert (found.pulls.sum(axis=1) == 300).all()
     assert found.pulls[:, 1].mean() > 270

@@ -8,7 +8,17 @@ from scipy import stats
 
 from adats.learning import verdict as module
 from adats.learning.effects import counted
-from adats.learning.savings import Gain, Saving, fits, ratio, savings, split
+from adats.learning.savings import (
+    Gain,
+    Saving,
+    fits,
+    held_out,
+    possible,
+    ratio,
+    savings,
+    split,
+    without_luck,
+)
 from adats.learning.verdict import (
     Early,
     by_propensity,
@@ -183,6 +193,29 @@ def test_the_error_of_a_ratio_has_all_three_parts():
     assert np.mean(errors) == pytest.approx(widened, rel=4 / np.sqrt(2 * 150))
 
 
+def test_controls_take_luck_away_and_leave_the_mean():
+    """What a task loses by fixed choices has mean zero given its effects, and explains most of what
+    one sampler for all loses."""
+    rng = np.random.default_rng(11)
+    counts = counts_of(numbers(rng, 200, [0.0, 0.1, 0.2, 0.35], pulls=30.0))
+    found = possible(counts, fits(counts), rng)
+    size = found.controls.std(axis=0) / np.sqrt(len(found.controls))
+    assert (np.abs(found.controls.mean(axis=0)) < 4 * size).all()
+    left = without_luck(found.lost, found.features, found.controls)
+    error = (found.lost - left).std(axis=1) / np.sqrt(left.shape[1])
+    assert (np.abs(left.mean(axis=1) - found.lost.mean(axis=1)) < 4 * error).all()
+    assert left[2].var() < 0.15 * found.lost[2].var()
+    assert (left.var(axis=1) < found.lost.var(axis=1)).all()
+
+
+def test_held_out_tasks_adapt_where_they_differ_and_lose_where_they_do_not():
+    rng = np.random.default_rng(12)
+    differ, alike = (numbers(rng, 300, [0.0, 0.3, 0.35], own=own, pulls=40.0) for own in (0.5, 0.0))
+    adapting = [held_out(c := counts_of(log), fits(c), rng)[1] for log in (differ, alike)]
+    assert adapting[0].mean > 4 * adapting[0].error
+    assert adapting[1].mean <= 2 * adapting[1].error
+
+
 def test_alike_tasks_save_all_over_alone_and_nothing_over_pooled():
     rng = np.random.default_rng(10)
     counts = counts_of(numbers(rng, 150, [0.0, 0.4, 0.8], own=0.0))
@@ -242,16 +275,17 @@ def test_a_single_arm_or_no_success_is_no_error():
 def test_the_rule():
     none, some = Saving(0.0, 0.01), Saving(0.2, 0.02)
     yes, no = Gain(3.0, 1.0), Gain(2.0, 1.0)
-    assert judged(0.01, 0.5, some, some, yes).answer == "share"
-    assert judged(0.01, 0.01, some, some, yes).structure == "level"
-    assert judged(0.5, 0.01, some, some, yes).structure == "exchangeable"
-    assert judged(0.03, 0.03, some, some, yes).answer == "too little data"  # neither matters
-    assert judged(0.01, 0.5, some, some, no).answer == "too little data"  # no held-out gain
-    assert judged(0.01, 0.5, some, none, yes).answer == "one for all"
-    assert judged(0.01, 0.5, some, Saving(0.05, 0.05), yes).answer == "too little data"
-    assert judged(0.01, 0.5, some, Saving(-0.05, 0.1), yes).answer == "one for all"
-    assert judged(0.01, 0.5, none, some, yes).answer == "each for itself"
-    assert judged(0.5, 0.5, Saving(0.0, 0.1), some, no).answer == "too little data"
+    assert judged(0.01, 0.5, some, some, yes, yes).answer == "share"
+    assert judged(0.01, 0.01, some, some, yes, yes).structure == "level"
+    assert judged(0.5, 0.01, some, some, yes, yes).structure == "exchangeable"
+    assert judged(0.03, 0.03, some, some, yes, yes).answer == "too little data"  # neither matters
+    assert judged(0.01, 0.5, some, some, no, yes).answer == "too little data"  # no held-out gain
+    assert judged(0.01, 0.5, some, some, yes, no).answer == "too little data"  # nor over pooled
+    assert judged(0.01, 0.5, some, none, yes, yes).answer == "one for all"
+    assert judged(0.01, 0.5, some, Saving(0.05, 0.05), yes, yes).answer == "too little data"
+    assert judged(0.01, 0.5, some, Saving(-0.05, 0.1), yes, yes).answer == "one for all"
+    assert judged(0.01, 0.5, none, some, yes, yes).answer == "each for itself"
+    assert judged(0.5, 0.5, Saving(0.0, 0.1), some, no, yes).answer == "too little data"
 
 
 def test_intervals_are_those_of_the_logarithm_of_what_is_left():

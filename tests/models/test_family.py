@@ -10,7 +10,7 @@ from scipy.special import betaln
 import adats
 from adats.models import BetaArms, ExponentialArms, FamilyArms, GaussianArms, PoissonArms
 from adats.models.core.stats import ArmStats
-from adats.models.family.family import TIME, ExponentialFamily, gaussian
+from adats.models.family.family import TIME, ExponentialFamily
 from adats.models.latent.family import BINARY, COUNT
 from adats.models.mixture.families import register_arms
 from adats.models.prior_files import prior_to_dict
@@ -24,6 +24,14 @@ NOISE = 0.7
 RNG = np.random.default_rng(3)
 A, B = np.exp(RNG.uniform(-4, 6, (2, 34)))  # from 0.02 to 400; more arms than nodes
 MEANS = RNG.normal(size=34)
+
+
+def gaussian(noise):
+    """Numbers with a known standard deviation; eta is the mean over the variance."""
+    variance = noise**2
+    return ExponentialFamily(
+        "number", lambda eta: 0.5 * variance * eta**2, lambda eta: variance * eta
+    )
 
 
 class Clicks(FamilyArms):

@@ -15,7 +15,7 @@ from adats.paper.experiments.panels import run_panel
 from adats.paper.experiments.simulations import SPREAD_AGENTS
 from adats.simulation import AGENTS, simulate
 from adats.simulation.kernels.registry import absorb_of
-from adats.simulation.play import compiled_task
+from adats.simulation.one_task import compiled_task
 from adats.simulation.problems import (
     GaussianProblem,
     LinearProblem,

@@ -30,6 +30,8 @@ def sums(url):
     with open_view(at_rest(url)) as view:
         (row,) = view.experiments()
         for bucket, counts in view.counts(row.id).items():
+            if not bucket.span:  # of a group of tasks
+                continue
             n, total = found.get(bucket.metric, (0, 0))
             found[bucket.metric] = (n + counts.counted, total + Fraction(counts.sum, 1 << BITS))
     return {name: (n, float(total)) for name, (n, total) in found.items()}

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from adats.service.answers import lift, report
-from adats.service.counters import RewardMoments
+from adats.service.evaluation.lift import Side, Sides
 from adats.service.messages import DecisionRequest, RewardRequest
+from adats.service.reports import lift_of, report
 from served import GAUSSIAN, Local
 
 TENANT = "default"
@@ -138,7 +138,8 @@ def test_the_lift_is_unbiased_and_its_interval_covers_the_truth(local, spec, to)
         gain = np.mean([row.gain for row in log])
         gains.append(gain)
         errors.append(found.estimate - gain)
-        covered.append(found.low <= gain <= found.high)
+        covered.append(found.fixed_time.low <= gain <= found.fixed_time.high)
+        assert found.low is None or found.low <= gain <= found.high
         logs.append(world.log)
         for size, mean, held in (
             (found.policy_decisions, found.policy_mean, False),
@@ -164,14 +165,15 @@ def test_the_lift_is_unbiased_and_its_interval_covers_the_truth(local, spec, to)
 def test_the_lift_is_the_difference_of_means_with_a_normal_interval():
     policy, holdout = np.array([1.0, 2.0, 4.0]), np.array([0.5, 0.0, 0.0, 1.0])
 
-    def tally(values):
-        return RewardMoments(values.size, values.mean(), ((values - values.mean()) ** 2).sum())
+    def side(values):
+        return Side(values.size, values.mean(), ((values - values.mean()) ** 2).sum(), values.size)
 
-    found = lift(tally(policy), tally(holdout))
+    found = lift_of(Sides(side(policy), side(holdout), 0.5), zero_one=False)
     error = math.sqrt(policy.var(ddof=1) / 3 + holdout.var(ddof=1) / 4)
     assert found.estimate == pytest.approx(policy.mean() - holdout.mean())
-    assert found.high - found.estimate == pytest.approx(1.959964 * error, rel=1e-6)
-    assert found.estimate - found.low == pytest.approx(1.959964 * error, rel=1e-6)
+    once = found.fixed_time
+    assert once.high - found.estimate == pytest.approx(1.959964 * error, rel=1e-6)
+    assert found.estimate - once.low == pytest.approx(1.959964 * error, rel=1e-6)
     assert (found.policy_decisions, found.holdout_decisions) == (3, 4)
 
 
@@ -180,9 +182,11 @@ def test_the_lift_is_the_difference_of_means_with_a_normal_interval():
     [((0, 0), False, False), ((3, 0), False, False), ((1, 3), True, False), ((2, 2), True, True)],
 )
 def test_where_rewards_are_missing_the_report_says_no_more_than_it_knows(sizes, estimate, interval):
-    found = lift(*(RewardMoments(size, 1.5, 0.5) for size in sizes))
+    found = lift_of(Sides(*(Side(size, 1.5, 0.5, size) for size in sizes), 0.5), zero_one=False)
+    once = found.fixed_time
     assert (found.estimate is not None) == estimate
-    assert (found.low is not None) == (found.high is not None) == interval
+    assert (once.low is not None) == (once.high is not None) == interval
+    assert found.low is found.high is found.relative.low is None
     assert (found.policy_mean is None) == (sizes[0] == 0)
 
 
@@ -305,7 +309,9 @@ def test_the_rewards_of_several_arms_are_summed(local):
     assert found.policy_mean == pytest.approx(np.mean(sums[False]))
     assert found.holdout_mean == pytest.approx(np.mean(sums[True]))
     error = math.sqrt(sum(np.var(values, ddof=1) / len(values) for values in sums.values()))
-    assert found.high - found.low == pytest.approx(2 * 1.959964 * error, rel=1e-6)
+    assert found.fixed_time.high - found.fixed_time.low == pytest.approx(
+        2 * 1.959964 * error, rel=1e-6
+    )
 
 
 def test_a_decision_to_pull_no_arm_counts_as_a_reward_of_nothing(local):
@@ -346,3 +352,25 @@ def test_while_windows_wait_to_be_settled_the_lift_is_of_those_before(local):
     total = found.policy_decisions * found.policy_mean
     total += found.holdout_decisions * found.holdout_mean
     assert total == pytest.approx(20.0)
+
+
+def test_further_metrics_have_means_and_a_lift(local):
+    rules = {"control": "a", "holdout": {"share": 0.5}, "metrics": {"revenue": 0, "stay": None}}
+    local.put("x", GAUSSIAN | rules)
+    sums = {True: [], False: []}
+    for i in range(200):
+        held = local.decide("x", DecisionRequest(f"t{i}", str(i))).holdout
+        revenue = float(i % 5) if i % 3 else None
+        told = {} if revenue is None else {"revenue": revenue}
+        local.reward("x", RewardRequest(str(i), 1.0 + i % 2, metrics=told))
+        sums[held].append(revenue or 0.0)
+    found = report_of(local).metrics
+    assert found["revenue"].policy_mean == pytest.approx(np.mean(sums[False]))
+    assert found["revenue"].holdout_mean == pytest.approx(np.mean(sums[True]))
+    assert found["revenue"].fixed_time.low < found["revenue"].estimate
+    assert (found["stay"].policy_decisions, found["stay"].estimate) == (0, None)
+    local.put("y", GAUSSIAN | {"metrics": {"revenue": 0}})
+    local.decide("y", DecisionRequest("t", "1"))
+    local.reward("y", RewardRequest("1", 1.0, metrics={"revenue": 2.5}))
+    alone = report_of(local, "y").metrics["revenue"]
+    assert (alone.policy_mean, alone.policy_decisions, alone.estimate) == (2.5, 1, None)

@@ -9,10 +9,10 @@ from contextlib import closing
 import pytest
 
 from adats.models.core.errors import FileFormatError
-from adats.service.answers import report
 from adats.service.errors import DamagedStore, StoreError
 from adats.service.http import app
 from adats.service.messages import DecisionRequest, NewArm, RewardRequest
+from adats.service.reports import report
 from adats.service.stores import sqlite_file
 from adats.service.stores.interface import Keys
 from adats.service.stores.sqlite import SQLiteReadView, SQLiteStore

@@ -11,7 +11,7 @@ import adats
 from adats import LatentLinearMeta, LinearBelief
 from adats.simulation import simulate
 from adats.simulation.kernels import classification, registry
-from adats.simulation.play import compiled_task, plain_task
+from adats.simulation.one_task import compiled_task, plain_task
 from adats.simulation.problems.classification import (
     ClassificationProblem,
     LogisticClassification,

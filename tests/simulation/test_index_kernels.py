@@ -9,7 +9,7 @@ from adats import AdaTS, GaussianMeta, LinearMeta, OwnIndex
 from adats.agents.policies import POLICIES, FarSighted
 from adats.simulation import Learner, simulate
 from adats.simulation.kernels.registry import NUMBERED, absorb_of
-from adats.simulation.play import compiled_task, index_policy, plain_task
+from adats.simulation.one_task import compiled_task, index_policy, plain_task
 from adats.simulation.problems import (
     ClicksProblem,
     GaussianProblem,

@@ -13,7 +13,8 @@ from adats.simulation.kernels.mixture import poisson as poisson_reward
 from adats.simulation.kernels.registry import absorb_of, known_rng
 from adats.simulation.kernels.semibandit import path as shortest_path
 from adats.simulation.kernels.semibandit import top
-from adats.simulation.play import Job, compiled_task, plain_task, play_learner
+from adats.simulation.one_task import compiled_task, plain_task
+from adats.simulation.play import Job, play_learner
 from adats.simulation.problems import (
     GaussianProblem,
     LinearProblem,

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 from adats import AdaTS, GaussianMeta, LinearMeta, save_prior
 from adats.agents.policies import POLICIES, FarSighted, Thompson
 from adats.simulation import AGENTS, Learner, simulate, tune
-from adats.simulation.play import plain_task
+from adats.simulation.one_task import plain_task
 from adats.simulation.problems import GaussianProblem, LinearProblem, PriorProblem
 
 GAUSSIAN = GaussianMeta([0.0, 0.5], 0.5, task_scale=0.2, noise=1.5)
@@ -124,7 +124,7 @@ def test_compiled_problems_of_priors_are_as_the_plain_loop(problem):
     start = problem.start(world)
     instance = problem.instance(start, 25, world)
     prior, nothing = problem.meta().task_prior(), np.zeros((0, 1), dtype=np.intp)
-    from adats.simulation.play import compiled_task, index_policy
+    from adats.simulation.one_task import compiled_task, index_policy
 
     regrets = np.empty((2, 25))
     index = index_policy("ucb", 25, np.zeros(problem.arms))

@@ -25,7 +25,7 @@ from adats.agents.task_state import DictBook, TaskState, task_name
 from adats.models.core import checks
 from adats.models.core.errors import FinishedTask, UnknownTask
 from adats.models.core.summary import SummaryTable, belief_table, prior_table
-from adats.models.core.types import Arm, MetaBelief, Task
+from adats.models.core.types import AnyPath, Arm, MetaBelief, Task
 
 CERTAIN = (
     "propensities of 1: rounds of forced exploration, and policies that do not draw, cannot be "
@@ -157,9 +157,7 @@ class Agent(BatchVerbs):
         names: Sequence[Arm] | None = self._setup.arms.names
         if stats.arm_pulls is not None:
             names = range(stats.arm_pulls.size) if names is None else names
-            n = stats.arm_pulls
-            raw = np.where(n > 0, stats.table[1] / np.where(n > 0, n, 1.0), np.nan)
-            more = {"pulls": n, "average": raw}
+            more = {"pulls": stats.arm_pulls, "average": stats.arm_averages}
             chances = belief.best_chances()
             if chances is not None:
                 more["best"] = chances
@@ -344,7 +342,7 @@ class Agent(BatchVerbs):
         self._meta, states = self._setup.refit(self._meta, self._book, self._rng)
         self._keep(states)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: AnyPath) -> None:
         """Write all state, the rng too, to one file without pickle; `adats.load` reads it."""
         agent_files.write_agent(path, type(self).__name__, self.state())
 
@@ -403,9 +401,7 @@ class OracleTS(Agent):
 AGENTS: dict[str, type[Agent]] = {cls.__name__: cls for cls in (AdaTS, MetaTS, TS, OracleTS)}
 
 
-def load(
-    path: str | os.PathLike[str], *, oracle: Oracle | None = None, policy: Policy | None = None
-) -> Any:
+def load(path: AnyPath, *, oracle: Oracle | None = None, policy: Policy | None = None) -> Any:
     """Read an agent from a file that `save` wrote; it goes on bit for bit.
 
     An oracle or a policy of your own is not in the file: give it again.

@@ -20,7 +20,7 @@ from adats.models.core import files
 from adats.models.core.checks import count_of
 from adats.models.core.errors import FileFormatError
 from adats.models.core.registry import meta_from_dict, meta_to_dict
-from adats.models.core.types import BoolArray, MetaBelief, Rng, Task
+from adats.models.core.types import AnyPath, BoolArray, JsonDict, MetaBelief, Rng, Task
 
 FORMAT = "adats-agent"
 COLUMNS = 2  # the version of files that have tasks in columns
@@ -45,10 +45,10 @@ class AgentState(NamedTuple):
     rewarded: BoolArray = np.zeros(0, dtype=bool)  # which decisions of batches have a reward
 
 
-def write_agent(path: str | os.PathLike[str], kind: str, state: AgentState) -> None:
+def write_agent(path: AnyPath, kind: str, state: AgentState) -> None:
     """Write an agent of a kind in `SOURCES`, whole or not at all."""
     setup, arms = state.setup, state.setup.arms
-    header: dict[str, Any] = {
+    header: JsonDict = {
         "agent": kind,
         "meta": meta_to_dict(state.meta),
         "rng": dict(state.rng.bit_generator.state),
@@ -74,7 +74,7 @@ def write_agent(path: str | os.PathLike[str], kind: str, state: AgentState) -> N
 
 
 def read_agent(
-    path: str | os.PathLike[str], *, oracle: Oracle | None, policy: Policy | None
+    path: AnyPath, *, oracle: Oracle | None, policy: Policy | None
 ) -> tuple[str, AgentState]:
     """The kind of an agent and all that it is made of; everything is checked again."""
     header, arrays = files.read_npz(path, FORMAT, newest=COLUMNS)
@@ -132,7 +132,7 @@ def _tasks(
     return ColumnBook.joined(layout_of(setup, meta, blank), rows, arrays["columns"], known)
 
 
-def oracle_to_dict(oracle: Oracle) -> dict[str, Any] | None:
+def oracle_to_dict(oracle: Oracle) -> JsonDict | None:
     """None for a callable of the user's own: it has to be given again to `load`."""
     own = oracle.oracle if isinstance(oracle, CheckedOracle) else oracle
     name = type(own).__name__
@@ -141,7 +141,7 @@ def oracle_to_dict(oracle: Oracle) -> dict[str, Any] | None:
     return {"kind": name, **{f.name: getattr(own, f.name) for f in fields(own)}}  # type: ignore[arg-type]
 
 
-def oracle_from_dict(data: dict[str, Any]) -> Any:
+def oracle_from_dict(data: JsonDict) -> Any:
     """Read what `oracle_to_dict` wrote."""
     options = dict(data)
     kind = options.pop("kind")

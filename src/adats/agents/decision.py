@@ -8,7 +8,7 @@ import numpy as np
 
 from adats.models.core import checks
 from adats.models.core.frozen import put
-from adats.models.core.types import Arm, FloatArray, Task
+from adats.models.core.types import Arm, FloatArray, JsonDict, Task
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -48,7 +48,7 @@ class Decision:
         put(self, "propensities", propensities)
         put(self, "fallback", fallback)
 
-    def record(self, reward: float) -> dict[str, Any]:
+    def record(self, reward: float) -> JsonDict:
         """The decision and its reward as one flat row of the project's log format."""
         if isinstance(self.action, tuple):
             raise ValueError("a decision with several arms has a row for each: use records")
@@ -67,7 +67,7 @@ class Decision:
 
     def _row(
         self, arm: Arm, reward: float, features: FloatArray | None, propensity: Any
-    ) -> dict[str, Any]:
+    ) -> JsonDict:
         row: dict[str, Any] = {
             "task": self.task,
             "arm": arm,

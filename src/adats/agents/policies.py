@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from adats.models.core import checks
-from adats.models.core.types import ArmBelief, FloatArray, Rng
+from adats.models.core.types import ArmBelief, FloatArray, JsonDict, Rng
 
 CAUTION = 1.1  # more than the Gittins index asks for: it guards the tail
 USUAL_TASKS = 10  # that a decision looks ahead, if nobody knows how many there will be
@@ -209,7 +209,7 @@ def policy_of(policy: Policy | str) -> Policy:
     return policy
 
 
-def policy_to_dict(policy: Policy) -> dict[str, Any] | None:
+def policy_to_dict(policy: Policy) -> JsonDict | None:
     """A policy of this module as JSON; None for one of the user's own."""
     for name, known in POLICIES.items():
         if type(policy) is type(known):
@@ -217,7 +217,7 @@ def policy_to_dict(policy: Policy) -> dict[str, Any] | None:
     return None
 
 
-def policy_from_dict(data: dict[str, Any]) -> Policy:
+def policy_from_dict(data: JsonDict) -> Policy:
     """Read what `policy_to_dict` wrote."""
     options = {key: value for key, value in data.items() if key != "name"}
     return type(policy_of(data["name"]))(**options)

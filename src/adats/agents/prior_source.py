@@ -6,10 +6,9 @@ from numpy.typing import ArrayLike
 
 from adats.agents.task_state import TaskState
 from adats.models.core import checks
-from adats.models.core.types import Arm, Belief, FloatArray, MetaBelief, Rng
+from adats.models.core.types import Arm, Belief, Design, FloatArray, MetaBelief, Rng
 
 Mu = FloatArray | None  # what was drawn for a task, if anything
-Design = FloatArray | None
 
 
 class PriorSource:

@@ -20,7 +20,7 @@ from adats.agents.task_state import TaskState
 from adats.models.core import checks
 from adats.models.core.frozen import fill
 from adats.models.core.names import arm_names
-from adats.models.core.types import Arm, BoolArray, FloatArray, MetaBelief, Rng, Task
+from adats.models.core.types import Arm, BoolArray, Design, FloatArray, MetaBelief, Rng, Task
 
 MOVED_TASKS = 2  # stale tasks that a reward brings up to date
 
@@ -66,7 +66,7 @@ class Setup:
     def explorer(self) -> Explorer:
         return Explorer(self.arms, self.rule.oracle)
 
-    def new_state(self, meta: MetaBelief, design: FloatArray | None = None) -> TaskState:
+    def new_state(self, meta: MetaBelief, design: Design = None) -> TaskState:
         """Of a task of which nothing is known, before anything is drawn for it."""
         stats = meta.empty(design=design)
         asked = None
@@ -127,7 +127,7 @@ class Setup:
         return Scene(belief, rng, rows, state.rounds + 1, horizon, pending, share)
 
     def share_of(
-        self, meta: MetaBelief, rows: FloatArray | None, design: FloatArray | None = None
+        self, meta: MetaBelief, rows: FloatArray | None, design: Design = None
     ) -> Callable[[], FloatArray | float]:
         """The part of arms' variances that is due to mu, when it is asked for."""
         if not self.source.LEARNS:

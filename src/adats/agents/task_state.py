@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adats.models.core import files
-from adats.models.core.types import FloatArray, MetaBelief, Task
+from adats.models.core.types import Design, FloatArray, MetaBelief, Task
 
 
 class TaskState(NamedTuple):
@@ -14,7 +14,7 @@ class TaskState(NamedTuple):
 
     stats: Any
     digest: Any = None  # the statistics worked out; freed when the task is finished
-    design: FloatArray | None = None
+    design: Design = None
     mu: FloatArray | None = None  # MetaTS's draw
     asked: FloatArray | None = None  # pulls that forced exploration asked for; None: it is over
     finished: bool = False

@@ -79,7 +79,7 @@ def demo(
     seed: Seed = 1,
 ) -> None:
     """The cold-start story on real data, in sixty seconds."""
-    from adats.demo import PLAYERS, draw, tell_story
+    from adats.demo.story import PLAYERS, draw, tell_story
     from adats.simulation.kernels import registry
 
     check_folder(out)

@@ -35,17 +35,32 @@ def serve(
     workers: Annotated[
         int, typer.Option(min=1, help="Processes on one port; several need PostgreSQL.")
     ] = 1,
+    demo: Annotated[
+        bool,
+        typer.Option(
+            "--demo", help="Three experiments with simulated visitors, in a passing store."
+        ),
+    ] = False,
 ) -> None:
     """Decisions and rewards over HTTP, durable, in one process or several."""
     need_service()
+    from adats.service import demonstration
     from adats.service.server import serve as run
     from adats.service.stores.opening import shown
 
+    visitors: list[demonstration.Visitors] = []
+
     def announce(address: str) -> None:
         say(f"{shown(db)} is served at {address}, described at {address}/docs")
+        if visitors:
+            demonstration.send_visitors(visitors, address)
 
     try:
-        with in_one_line():
+        with in_one_line(), tempfile.TemporaryDirectory() as folder:
+            if demo:
+                db = str(Path(folder, "demo.db"))
+                with stage_bar("three weeks of visitors") as show:
+                    visitors += demonstration.make_history(Path(db), show)
             run(
                 db,
                 host=host,

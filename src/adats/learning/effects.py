@@ -11,7 +11,7 @@ import math
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy.special import expit, logit
+from scipy.special import expit, logit, roots_genlaguerre
 
 from adats.models.core.types import FloatArray, IntArray, Rng
 
@@ -24,6 +24,9 @@ WIDE = 10.0  # standard deviation of m, in units of the spread of means
 PRIOR_SUCCESSES = 2.0  # by which the first levels of tasks and arms are smoothed
 MOST_LOG = 30.0  # of a count's mean
 LEAST_VARIANCE = 1e-9
+TAILS = np.array([3.0, 4.0, 6.0, 12.0, math.inf])  # of e: degrees of freedom of a t distribution
+TAIL_PRIOR = np.array([0.1, 0.1, 0.1, 0.1, 0.6])
+TAIL_CELLS = 4000  # at most, that tell the tails
 
 
 class TaskCounts(NamedTuple):
@@ -41,7 +44,7 @@ class TaskCounts(NamedTuple):
         means: FloatArray = self.sums / np.where(self.pulls > 0, self.pulls, 1.0)
         return means
 
-    def take(self, rows: IntArray) -> "TaskCounts":
+    def take(self, rows: IntArray | slice) -> "TaskCounts":
         """Some tasks."""
         return self._replace(
             pulls=self.pulls[rows], sums=self.sums[rows], lengths=self.lengths[rows]
@@ -216,6 +219,49 @@ def learn(counts: Working, *, names: bool = True, level: bool = True) -> Effects
         centre + grid.mean.reshape(-1, arms),
         grid.cov.reshape(-1, arms, arms),
     )
+
+
+class Tails(NamedTuple):
+    """Which t distribution own effects have, one entry for each of `TAILS`."""
+
+    weight: FloatArray
+    scale: FloatArray  # standard deviation over σ_0, where it is the most likely one
+
+
+def tails(counts: Working, found: Effects) -> Tails:
+    """From what tasks and arms have beyond a and l; a t distribution is a mixture of normal ones.
+
+    Only cells count that tell more than they scatter: the shape of rewards is not taken for theirs.
+    """
+    mean, _, level = found.prior
+    own = found.spreads.own
+    q = counts.phi / np.maximum(counts.pulls, 1e-300)
+    w = (counts.pulls > 0) / (own + q)
+    gap = counts.means - mean
+    d = np.asarray(level) / (1.0 + level * w.sum(axis=1, keepdims=True))
+    rest = gap - d * (w * gap).sum(axis=1, keepdims=True)
+    cells = np.flatnonzero((counts.pulls > 0) & (q < own))
+    if cells.size == 0:
+        return Tails(TAIL_PRIOR, np.ones(len(TAILS)))
+    cells = cells[np.linspace(0, cells.size - 1, min(cells.size, TAIL_CELLS)).astype(np.intp)]
+    r, q = rest.ravel()[cells], q.ravel()[cells]
+    grid = np.linspace(-0.5, 0.5, 9)
+    log, size = np.log(TAIL_PRIOR), np.zeros(len(TAILS))  # size: log of the scale
+    for i, tail in enumerate(TAILS):
+        parts, mix = np.ones(1), np.ones(1)
+        if tail < math.inf:
+            nodes, mix = roots_genlaguerre(16, tail / 2 - 1)  # of a gamma distribution
+            parts, mix = (tail / 2 - 1) / nodes, mix / mix.sum()
+        v = np.exp(2 * grid)[:, None, None] * own * parts[:, None] + q
+        found_at = np.log(mix @ (np.exp(-0.5 * r * r / v) / np.sqrt(v))).sum(axis=1)
+        top = int(found_at[1:-1].argmax()) + 1
+        down, here, up = found_at[top - 1 : top + 2]
+        bend = min(down - 2 * here + up, -1e-9)
+        move = float(np.clip(0.5 * (down - up) / bend, -1.0, 1.0))
+        size[i] = grid[top] + move * (grid[1] - grid[0])
+        log[i] += here - 0.25 * (down - up) * move
+    weight = np.exp(log - log.max())
+    return Tails(weight / weight.sum(), np.exp(size - size[-1]))
 
 
 def arms_given(counts: Working, spreads: Spreads) -> Prior:

@@ -182,13 +182,17 @@ def _judged(verdict: Verdict, linear: bool) -> list[str]:
 
 def _disagreement(verdict: Verdict) -> str:
     """What the model promises and held-out tasks deny."""
-    promise, gain = verdict.over_alone, verdict.gain
-    if promise is None or gain is None or not (promise.low > 0 and gain.high < 0):
-        return ""
-    return (
-        " **They disagree:** the model promises a saving over each task by itself, but tasks that "
-        "were held out lost by sharing. Believe the tasks."
-    )
+    rivals = {
+        "each task by itself": (verdict.over_alone, verdict.gain),
+        "one agent for all": (verdict.over_pooled, verdict.adapting),
+    }
+    for rival, (promise, gain) in rivals.items():
+        if promise is not None and gain is not None and promise.low > 0 and gain.high < 0:
+            return (
+                f" **They disagree:** the model promises a saving over {rival}, but tasks that "
+                "were held out lost by sharing. Believe the tasks."
+            )
+    return ""
 
 
 def _structures(found: "Analysis") -> list[str]:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from adats.learning.effects import (
+    TAILS,
     Effects,
     Prior,
     TaskCounts,
@@ -16,21 +17,20 @@ from adats.learning.effects import (
     pooled,
     rate,
     smoothed,
+    tails,
 )
+from adats.learning.rehearsal import play, settled
 from adats.models.core.types import BoolArray, FloatArray, IntArray, Rng
 
 RELINEARISED = 3  # times that clicks and counts are
-CELLS = 40_000  # tasks times arms that are played for the size of the saving
+CELLS = 60_000  # tasks times arms that are played for the size of the saving
 MOST = 2000  # tasks that are held out
 FOLDS = 5
 LEAST = 0.2  # an opponent's regret counts as at least this part of the other's
-NARROWEST = 0.003  # least standard error of a saving
+CHEAP = 16  # more draws of every task's rates, to know what is luck
+APPROXIMATE = 0.007  # standard error of what is approximate: batches, linearised clicks
 WIDENED = 1.08  # errors of savings, by pilots
 Z90 = 1.645
-GROWTH = 1.2  # of batches
-DRAWS = 4  # of the belief in a batch; its pulls are dealt to them
-FURTHEST = 1.0  # that η̂ moves in one step
-STEPS = 8  # of η̂ until it has settled
 
 
 class Saving(NamedTuple):
@@ -97,22 +97,28 @@ def fits(counts: TaskCounts) -> Fits:
 
 def savings(counts: TaskCounts, found: Fits, rng: Rng) -> tuple[Saving, Saving]:
     """Against each task alone, and against one sampler for all."""
-    task, features, regret = possible(counts, found, rng)
+    task, features, controls, regret = possible(counts, found, rng)
+    regret = without_luck(regret, features, controls)
     floor = LEAST * regret[1:].mean(axis=1)[::-1]
     result = []
     for i in (0, 1):
         rival = regret[1 + i] + max(float(floor[i] - regret[1 + i].mean()), 0.0)
         part, error = ratio(regret[1 + i] - regret[0], rival, task, features)
-        result.append(Saving(part, max(error, NARROWEST)))
+        result.append(Saving(part, math.hypot(error, APPROXIMATE)))
     return result[0], result[1]
 
 
-def possible(counts: TaskCounts, found: Fits, rng: Rng) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Regrets of share, alone and pooled in new tasks with the arms and lengths of the log's.
+class Possible(NamedTuple):
+    """New tasks, each with its own draw of the effects that the log leaves possible."""
 
-    Every row has its own draw of the effects that the log leaves possible. Gives the task whose
-    arms and length a row has, what is peculiar to its effects, and the regrets (3, rows).
-    """
+    task: IntArray  # of the log, whose arms and length it has
+    features: FloatArray  # (rows, features): what is peculiar to its effects
+    controls: FloatArray  # (rows, controls): the luck of its rates, zero on average given effects
+    lost: FloatArray  # (3, rows): regrets of share, alone and pooled
+
+
+def possible(counts: TaskCounts, found: Fits, rng: Rng) -> Possible:
+    """Regrets of share, alone and pooled in new tasks with the arms and lengths of the log's."""
     tasks, arms = counts.pulls.shape
     size = CELLS // arms
     passes = math.ceil(size / tasks)
@@ -120,13 +126,47 @@ def possible(counts: TaskCounts, found: Fits, rng: Rng) -> tuple[IntArray, Float
     priors = (*found.priors, pooled(counts))
     a, own, level = found.effects.draws(rng, size)
     rows = counts.take(task)
-    eta = a + level[:, None] * rng.standard_normal((size, 1))
-    eta = eta + own[:, None] * rng.standard_normal(a.shape)
-    theta, here = rate(counts.rewards, eta), rows.pulls > 0
-    best = np.where(here, theta, -np.inf).max(axis=1)
-    pulls = played(priors, theta, here, rows, rng)
+    heavy = tails(found.work, found.effects)
+    which = rng.choice(len(TAILS), size, p=heavy.weight)
+    here, some, scale = rows.pulls > 0, which < len(TAILS) - 1, own * heavy.scale[which]
+    tail = TAILS[which[some], None]
+    mixes = [_first_choices(prior, here, rng) for prior in (priors[2], priors[0])]
+    mixes.append(here / here.sum(axis=1, keepdims=True))
+
+    def drawn() -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Rates, the best of them, and what is lost by three choices that do not learn."""
+        z = rng.standard_normal(a.shape)
+        z[some] *= np.sqrt((tail - 2) / rng.chisquare(tail, (len(tail), arms)))
+        eta = a + level[:, None] * rng.standard_normal((size, 1)) + scale[:, None] * z
+        theta = rate(counts.rewards, eta)
+        best = np.where(here, theta, -np.inf).max(axis=1)
+        lost = [rows.lengths * (best - (mix * theta).sum(axis=1)) for mix in mixes]
+        return theta, best, np.stack(lost, axis=1)
+
+    theta, best, controls = drawn()
+    controls -= sum(drawn()[2] for _ in range(CHEAP)) / CHEAP
+    pulls = [one.pulls for one in play(priors, theta, here, rows, rng)]
     lost = np.stack([best * n.sum(axis=1) - (n * theta).sum(axis=1) for n in pulls])
-    return task, np.stack([*_features(counts, priors, a), own, level], axis=1), lost
+    features = [*_features(counts, priors, a), own, level, 1 / TAILS[which]]
+    return Possible(task, np.stack(features, axis=1), controls, lost)
+
+
+def _first_choices(prior: Prior, here: BoolArray, rng: Rng) -> FloatArray:
+    """How often a sampler chooses each arm at first, in a few draws."""
+    chosen, away = np.zeros(here.shape), np.where(here, 0.0, -np.inf)
+    for _ in range(CHEAP):
+        drawn = prior.mean + np.sqrt(prior.spread) * rng.standard_normal(here.shape) + away
+        chosen[np.arange(len(here)), drawn.argmax(axis=1)] += 1 / CHEAP
+    return chosen
+
+
+def without_luck(lost: FloatArray, features: FloatArray, controls: FloatArray) -> FloatArray:
+    """Regrets less what the luck of rates explains; given the effects their means are the same."""
+    x = np.column_stack([np.ones(len(features)), features, controls])
+    x /= np.maximum(np.abs(x).max(axis=0), 1e-300)
+    last = slice(-controls.shape[1], None)
+    slopes = np.linalg.lstsq(x, lost.T, rcond=1e-9)[0][last]
+    return np.asarray(lost - (x[:, last] @ slopes).T)
 
 
 def _features(counts: TaskCounts, priors: tuple[Prior, ...], a: FloatArray) -> list[FloatArray]:
@@ -138,18 +178,6 @@ def _features(counts: TaskCounts, priors: tuple[Prior, ...], a: FloatArray) -> l
     often = np.bincount(favourite, weight, minlength=here.shape[1])
     believed = usual * (priors[0].mean - priors[0].mean @ usual)
     return [gaps @ often, gaps @ believed, np.sqrt(gaps**2 @ usual)]
-
-
-def played(
-    priors: tuple[Prior, ...], theta: FloatArray, here: BoolArray, rows: TaskCounts, rng: Rng
-) -> list[FloatArray]:
-    """Pulls of each arm by each prior, with the same random numbers."""
-    seeds = rng.integers(2**63, size=2)
-
-    def streams() -> tuple[Rng, Rng]:
-        return np.random.default_rng(seeds[0]), np.random.default_rng(seeds[1])
-
-    return [play(prior, theta, here, rows, streams()).pulls for prior in priors]
 
 
 def ratio(
@@ -180,11 +208,13 @@ def ratio(
     return part, WIDENED * math.sqrt(possible + between / n_task.size + luck / e.size)
 
 
-def held_out(counts: TaskCounts, found: Fits, rng: Rng) -> Gain:
-    """Reward that a task gains by sharing over playing alone, with its standard error.
+def held_out(counts: TaskCounts, found: Fits, rng: Rng) -> tuple[Gain, Gain]:
+    """Rewards that held-out tasks gain by sharing: of a task over playing alone, and of a pull over
+    the arm that is best for all.
 
-    The arms' effects come from the other folds. Half of a task's rewards says in which rates the
-    samplers play, by the opponent's posterior; the means of the other half value their pulls.
+    The arms' effects come from the other folds. Over alone: half of a task's rewards says in which
+    rates both samplers play, by the opponent's posterior; the means of the other half value their
+    pulls. Over pooled: the arm that looks best after half of a task, valued by the other half.
     """
     tasks = len(counts.pulls)
     chosen = rng.permutation(tasks)[:MOST]
@@ -200,10 +230,22 @@ def held_out(counts: TaskCounts, found: Fits, rng: Rng) -> Gain:
     )
     belief, here = settled(alone, first), both.pulls > 0
     theta, blank = rate(rows.rewards, belief.draw(rng)), rate(rows.rewards, belief.mean)
-    value = np.where(second.pulls > 0, second.means, blank)
-    ours, theirs = played((share, alone), theta, here, both, rng)
-    gains = np.where(here, (ours - theirs) * value, 0.0).sum(axis=1).reshape(2, -1).mean(axis=0)
-    return Gain(float(gains.mean()), float(gains.std(ddof=1)) / math.sqrt(gains.size))
+    known = second.pulls > 0
+    value = np.where(known, second.means, blank)
+    ours, theirs = (one.pulls for one in play((share, alone), theta, here, both, rng))
+    looks = settled(share, first).mean, np.broadcast_to(pooled(counts).mean, known.shape)
+    best = [np.where(known, look, -np.inf).argmax(axis=1) for look in looks]
+    own, usual = (np.take_along_axis(value, arm[:, None], 1)[:, 0] for arm in best)
+    return (
+        _gain(np.where(here, (ours - theirs) * value, 0.0).sum(axis=1)),
+        _gain(np.where(known.any(axis=1), own - usual, 0.0)),
+    )
+
+
+def _gain(found: FloatArray) -> Gain:
+    """The mean over tasks, of which each is there twice."""
+    each = found.reshape(2, -1).mean(axis=0)
+    return Gain(float(each.mean()), float(each.std(ddof=1)) / math.sqrt(each.size))
 
 
 def _fitted_to_others(work: Working, fit: Effects, chosen: IntArray) -> Prior:
@@ -238,102 +280,3 @@ def split(counts: TaskCounts, rng: Rng) -> tuple[TaskCounts, TaskCounts]:
         n1 = n / 2
         s1 = s / 2 + np.sqrt(noise * n) / 2 * rng.standard_normal(n.shape)
     return counts._replace(pulls=n1, sums=s1), counts._replace(pulls=n - n1, sums=s - s1)
-
-
-# Thompson sampling in many tasks side by side, with any normal prior of η that has a level. Pulls
-# go in batches that grow by a fifth: some dozen steps for a thousand pulls, each over arrays.
-
-
-class LevelBelief(NamedTuple):
-    """Of η in every task: normal given the level, which is normal."""
-
-    level: FloatArray  # (tasks, 1): mean of the level
-    level_var: FloatArray
-    base: FloatArray  # (tasks, arms): mean where the level is 0
-    slope: FloatArray  # and how it moves with the level
-    var: FloatArray  # given the level
-
-    @property
-    def mean(self) -> FloatArray:
-        """Of η."""
-        return self.base + self.slope * self.level
-
-    def draw(self, rng: Rng) -> FloatArray:
-        """One η for every task."""
-        level = self.level + np.sqrt(self.level_var) * rng.standard_normal(self.level.shape)
-        drawn: FloatArray = self.base + self.slope * level
-        drawn += np.sqrt(self.var) * rng.standard_normal(self.base.shape)
-        return drawn
-
-
-def believed(prior: Prior, work: Working) -> LevelBelief:
-    """The posterior, exact for normal means."""
-    w = work.pulls / (work.pulls * prior.spread + work.phi)
-    gap = work.means - prior.mean
-    grown = 1.0 + prior.level * w.sum(axis=1, keepdims=True)
-    level = prior.level * (w * gap).sum(axis=1, keepdims=True) / grown
-    trust = w * prior.spread
-    return LevelBelief(
-        level,
-        prior.level / grown,
-        prior.mean + trust * gap,
-        1.0 - trust,
-        prior.spread * (1.0 - trust),
-    )
-
-
-def settled(prior: Prior, counts: TaskCounts, eta: FloatArray | None = None) -> LevelBelief:
-    """The posterior with counts linearised around its own mean."""
-    eta = np.broadcast_to(prior.mean, counts.pulls.shape) if eta is None else eta
-    steps = 1 if counts.rewards == "gaussian" else STEPS
-    for _ in range(steps):
-        belief = believed(prior, linearised(counts, eta))
-        eta = eta + np.clip(belief.mean - eta, -FURTHEST, FURTHEST)
-    return belief
-
-
-def play(
-    prior: Prior,
-    theta: FloatArray,
-    here: BoolArray,
-    like: TaskCounts,
-    rng: tuple[Rng, Rng],
-) -> TaskCounts:
-    """Pulls and rewards of Thompson sampling in tasks with these rates.
-
-    `here` says which arms a task has; lengths and rewards are `like` those. One generator draws
-    beliefs, the other rewards.
-    """
-    n, s = np.zeros(theta.shape), np.zeros(theta.shape)
-    counts = like._replace(pulls=n, sums=s)
-    every, away = np.arange(len(theta)), np.where(here, 0.0, -np.inf)
-    eta = np.broadcast_to(prior.mean, theta.shape)
-    for size in batches(like.lengths):
-        belief = believed(prior, linearised(counts, eta))
-        eta = eta + np.clip(belief.mean - eta, -FURTHEST, FURTHEST)
-        new = np.zeros(theta.shape)
-        for i in range(DRAWS):
-            arm = (belief.draw(rng[0]) + away).argmax(axis=1)
-            new[every, arm] += (size + i) // DRAWS
-        n += new
-        s += _rewarded(like, theta, new, rng[1])
-    return counts
-
-
-def batches(lengths: FloatArray) -> FloatArray:
-    """Pulls of every batch and task: each batch a fifth of what was pulled before, at least 1."""
-    ends = [0]
-    while ends[-1] < lengths.max():
-        ends.append(max(ends[-1] + 1, math.floor(ends[-1] * GROWTH)))
-    ahead = np.minimum(np.array(ends)[:, None], lengths[None, :])
-    sizes: FloatArray = np.diff(ahead, axis=0)
-    return sizes
-
-
-def _rewarded(like: TaskCounts, theta: FloatArray, pulls: FloatArray, rng: Rng) -> FloatArray:
-    """Sums of new rewards."""
-    if like.rewards == "gaussian":
-        return theta * pulls + np.sqrt(like.noise * pulls) * rng.standard_normal(theta.shape)
-    if like.rewards == "count":
-        return rng.poisson(theta * pulls).astype(np.float64)
-    return rng.binomial(pulls.astype(np.int64), theta).astype(np.float64)

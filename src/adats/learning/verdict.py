@@ -23,7 +23,7 @@ FEWEST = 10  # tasks; with less there is no verdict
 MOST = 20_000  # tasks that are looked at; of more, some are drawn
 LEVEL = 0.02  # of the tests whether names and levels matter
 ADAPTIVE = 0.001  # of the test whether pulls follow rewards
-HELD_OUT, SAVED = 2.054, 2.326  # standard errors: 98 % for held-out gains, 99 % for savings
+SURE = 2.054  # standard errors: 98 %, of held-out gains and of savings
 WORTH = 0.05  # the part of the regret below which a saving is not worth the trouble
 MANY = 400  # tasks from which on permutations are replaced by their limit
 OFTEN = 20  # tasks that an arm must occur in for that limit
@@ -43,6 +43,7 @@ class Verdict(NamedTuple):
     gain: Gain | None = None  # reward of a held-out task over playing alone
     names: float = math.nan  # chance of such differences of arms if names meant nothing
     level: float = math.nan  # and of tasks, if they had no level of their own
+    adapting: Gain | None = None  # reward of a pull in a held-out task, over the best arm for all
 
 
 class Early(NamedTuple):
@@ -74,9 +75,9 @@ def verdict(
             return nothing(reason, "cannot tell from this log")
     found = fits(counts)
     over_alone, over_pooled = savings(counts, found, rng)
-    gain = held_out(counts, found, rng)
+    gains = held_out(counts, found, rng)
     names, level = names_matter(counts, rng), level_matters(counts, rng)
-    return judged(names, level, over_alone, over_pooled, gain)
+    return judged(names, level, over_alone, over_pooled, *gains)
 
 
 def nothing(reason: str, answer: Answer = "too little data") -> Verdict:
@@ -119,7 +120,12 @@ def adaptive(counts: TaskCounts, early: Early | None, rng: Rng) -> str | None:
 
 
 def judged(
-    names: float, level: float, over_alone: Saving, over_pooled: Saving, gain: Gain
+    names: float,
+    level: float,
+    over_alone: Saving,
+    over_pooled: Saving,
+    gain: Gain,
+    adapting: Gain,
 ) -> Verdict:
     """The rule, in order: one for all, share, each for itself, too little data."""
     worst = min(over_alone, over_pooled, key=lambda saving: saving.part)
@@ -128,11 +134,10 @@ def judged(
         structure = "level" if level <= LEVEL else "independent"
     elif level <= LEVEL:
         structure = "exchangeable"
-    together = (
-        over_alone.above(-SAVED) > 0 and gain.mean > HELD_OUT * gain.error and bool(structure)
-    )
+    together = over_alone.above(-SURE) > 0 and gain.mean > SURE * gain.error and bool(structure)
+    apart = over_pooled.above(-SURE) > 0 and adapting.mean > SURE * adapting.error
     answer: Answer
-    if together and over_pooled.above(-SAVED) > 0 and over_pooled.high >= WORTH:
+    if together and apart and over_pooled.high >= WORTH:
         answer = "share"
         why = f"a new task saves {_percent(over_alone)} of what it loses alone and "
         why += f"{_percent(over_pooled)} of what one sampler for all loses"
@@ -151,22 +156,21 @@ def judged(
             "which of the two is better" if together else "whether there is a gain at all"
         )
     structure = structure if answer == "share" else None
-    reasons = (why, _chances(names, level, gain))
-    part, interval = worst.part, (worst.low, worst.high)
-    return Verdict(
-        answer, structure, part, interval, reasons, over_alone, over_pooled, gain, names, level
-    )
+    reasons = (why, _chances(names, level, gain, adapting))
+    size, savings = (worst.part, (worst.low, worst.high)), (over_alone, over_pooled)
+    return Verdict(answer, structure, *size, reasons, *savings, gain, names, level, adapting)
 
 
 def _percent(saving: Saving) -> str:
     return f"{saving.part:.0%} ({saving.low:.0%} to {saving.high:.0%})"
 
 
-def _chances(names: float, level: float, gain: Gain) -> str:
+def _chances(names: float, level: float, gain: Gain, adapting: Gain) -> str:
     return (
         f"if names of arms meant nothing, they would differ as much with chance {names:.2g}; if "
         f"tasks had no level, with chance {level:.2g}; tasks that were held out gain "
-        f"{gain.mean:+.3g} ± {gain.error:.2g} over playing alone"
+        f"{gain.mean:+.3g} ± {gain.error:.2g} over playing alone, and a pull there, after half of "
+        f"the task, {adapting.mean:+.3g} ± {adapting.error:.2g} over the arm that is best for all"
     )
 
 

@@ -8,25 +8,23 @@ from typing import Any
 from adats.models.core.errors import FileFormatError
 from adats.models.core.files import DAMAGED, VERSION, check_kind, check_not_agent, write_bytes
 from adats.models.core.registry import meta_from_dict, meta_to_dict
-from adats.models.core.types import MetaBelief
+from adats.models.core.types import AnyPath, JsonDict, MetaBelief
 
 FORMAT = "adats-prior"
 
 
-def prior_to_dict(meta: MetaBelief) -> dict[str, Any]:
+def prior_to_dict(meta: MetaBelief) -> JsonDict:
     """The contents of a prior file."""
     return {"format": FORMAT, "version": VERSION, "prior": meta_to_dict(meta)}
 
 
-def prior_from_dict(data: dict[str, Any], what: str | os.PathLike[str]) -> MetaBelief:
+def prior_from_dict(data: JsonDict, what: AnyPath) -> MetaBelief:
     """A meta-belief from the contents of a prior file; `what` names it in errors."""
     check_kind(what, data, FORMAT)
     return meta_from_dict(data["prior"])
 
 
-def save_prior(
-    meta: MetaBelief, path: str | os.PathLike[str], *, about: dict[str, Any] | None = None
-) -> None:
+def save_prior(meta: MetaBelief, path: AnyPath, *, about: dict[str, Any] | None = None) -> None:
     """Write a meta-belief, with what it has learned, as small versioned JSON.
 
     `about` says where it comes from, in plain JSON values; `read_about` reads it back.
@@ -45,7 +43,7 @@ def save_prior(
     write_bytes(path, text.encode())
 
 
-def load_prior(path: str | os.PathLike[str]) -> Any:
+def load_prior(path: AnyPath) -> Any:
     """Read a meta-belief from a file that `save_prior` wrote."""
     data = _read_prior(path)
     try:
@@ -54,7 +52,7 @@ def load_prior(path: str | os.PathLike[str]) -> Any:
         raise FileFormatError(f"{os.fspath(path)} is damaged: {error}") from None
 
 
-def read_about(path: str | os.PathLike[str]) -> dict[str, Any]:
+def read_about(path: AnyPath) -> JsonDict:
     """What `save_prior` was told about the prior in a file; empty if nothing."""
     about = _read_prior(path).get("about", {})
     if not isinstance(about, dict):
@@ -62,10 +60,10 @@ def read_about(path: str | os.PathLike[str]) -> dict[str, Any]:
     return about
 
 
-def _read_prior(path: str | os.PathLike[str]) -> dict[str, Any]:
+def _read_prior(path: AnyPath) -> JsonDict:
     check_not_agent(path)
     try:
-        data: dict[str, Any] = json.loads(Path(path).read_bytes())
+        data: JsonDict = json.loads(Path(path).read_bytes())
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{os.fspath(path)} is not JSON: {error}") from None
     check_kind(path, data, FORMAT)

@@ -217,18 +217,9 @@ def linear_bound(
     agnostic = m * (  # the text after Theorem 5
         constant(both, both * n / s2) * math.sqrt(dim * n) + math.sqrt(2 * delta * slack) * n
     )
+    total = learning + acting + exploration
     return LinearBound(
-        c1=c1,
-        c2=c2,
-        c3=c3,
-        c4=c4,
-        per_task=per_task,
-        learning=learning,
-        acting=acting,
-        exploration=exploration,
-        total=learning + acting + exploration,
-        oracle=m * per_task,
-        agnostic=agnostic,
+        c1, c2, c3, c4, per_task, learning, acting, exploration, total, m * per_task, agnostic
     )
 
 
@@ -304,18 +295,9 @@ def semibandit_bound(
     learning = c1 * math.sqrt(k * size * m * n)  # Theorem 6
     acting, exploration = (m + c2) * per_task, c3 * k**1.5 * m  # Theorem 6
     shared = root * c4 * math.sqrt(s2 * 2 * delta * m) * n  # Theorem 6
+    total = learning + acting + exploration + shared
     return SemibanditBound(
-        c1=c1,
-        c2=c2,
-        c3=c3,
-        c4=c4,
-        c5=c5,
-        per_task=per_task,
-        learning=learning,
-        acting=acting,
-        exploration=exploration,
-        shared=shared,
-        total=learning + acting + exploration + shared,
+        c1, c2, c3, c4, c5, per_task, learning, acting, exploration, shared, total
     )
 
 

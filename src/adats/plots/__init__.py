@@ -1,7 +1,8 @@
 """Figures. The only module that uses Matplotlib (extra `plots`), and only when it draws."""
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
@@ -10,53 +11,36 @@ from adats.models.core.types import FloatArray
 from adats.simulation.learners import label_of
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure
 
 # Of agents that are drawn together any two are told apart, also without red or green (ΔE > 20), and
 # each has dashes of its own: tests/test_plots.py.
-COLOURS = {
-    "oracle-ts": "#000000",
-    "ada-ts": "#0072B2",
-    "meta-ts": "#D55E00",
-    "ts": "#00A38A",
-    "ada-ts+": "#51B7EF",
-    "ada-ts-": "#763A54",
-    "ada-grid": "#F0B400",
-    "ada-narrow": "#6F3D30",
-    "ada-broad": "#2D007E",
-    "ada-ucb": "#B9425E",
-    "ada-index": "#004A00",
-    "ada-far": "#FF674E",
-    "ada-greedy": "#A9A9A9",
-    "default-ts": "#00256B",
-    "default-far": "#911B18",
-    "pooled-ts": "#B28000",
-    "flat-ts": "#6A6A69",
-    "linear-ts": "#7CD29B",
-}
-LONG, MIDDLE, SHORT, DOTS, BOTH = (
-    (0, lengths) for lengths in ((9, 1.5), (5, 1.5), (2.5, 1), (1, 1), (5, 1.2, 1, 1.2))
+LONG, MIDDLE, SHORT, DOTS, SPARSE, BOTH = (
+    (0, lengths) for lengths in ((9, 1.5), (5, 1.5), (2.5, 1), (1, 1), (1, 2.5), (5, 1.2, 1, 1.2))
 )
-DASHES: dict[str, Any] = {
-    "oracle-ts": LONG,
-    "meta-ts": MIDDLE,
-    "ts": BOTH,
-    "ada-ts+": SHORT,
-    "ada-ts-": DOTS,
-    "ada-grid": MIDDLE,
-    "ada-narrow": DOTS,
-    "ada-broad": SHORT,
-    "ada-ucb": MIDDLE,
-    "ada-index": BOTH,
-    "ada-far": SHORT,
-    "ada-greedy": DOTS,
-    "default-ts": MIDDLE,
-    "default-far": SHORT,
-    "pooled-ts": BOTH,
-    "flat-ts": DOTS,
-    "linear-ts": (0, (1, 2.5)),
+STYLES: dict[str, tuple[str, Any]] = {  # colour and dashes; None: a line without gaps
+    "oracle-ts": ("#000000", LONG),
+    "ada-ts": ("#0072B2", None),
+    "meta-ts": ("#D55E00", MIDDLE),
+    "ts": ("#00A38A", BOTH),
+    "ada-ts+": ("#51B7EF", SHORT),
+    "ada-ts-": ("#763A54", DOTS),
+    "ada-grid": ("#F0B400", MIDDLE),
+    "ada-narrow": ("#6F3D30", DOTS),
+    "ada-broad": ("#2D007E", SHORT),
+    "ada-ucb": ("#B9425E", MIDDLE),
+    "ada-index": ("#004A00", BOTH),
+    "ada-far": ("#FF674E", SHORT),
+    "ada-greedy": ("#A9A9A9", DOTS),
+    "default-ts": ("#00256B", MIDDLE),
+    "default-far": ("#911B18", SHORT),
+    "pooled-ts": ("#B28000", BOTH),
+    "flat-ts": ("#6A6A69", DOTS),
+    "linear-ts": ("#7CD29B", SPARSE),
 }
+COLOURS = {agent: colour for agent, (colour, _) in STYLES.items()}
+DASHES = {agent: dashes for agent, (_, dashes) in STYLES.items() if dashes is not None}
 OTHER_DASHES: Any = (MIDDLE, SHORT, BOTH, DOTS)
 GREY = "#595959"
 OTHER = ("#593400", "#7CD29B", "#B28000", "#A9A9A9")  # agents of other names, in turn
@@ -108,6 +92,19 @@ def need() -> None:
         raise ValueError("figures need Matplotlib: pip install 'adats[plots]'") from None
 
 
+@contextmanager
+def new_figure(
+    size: tuple[float, float], settings: Any = SETTINGS, **options: Any
+) -> Iterator["Figure"]:
+    """A figure of this size in inches, to be drawn on with these settings."""
+    need()
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(settings):
+        yield Figure(figsize=size, **options)
+
+
 def regret_figure(
     charts: Sequence[Chart],
     *,
@@ -120,16 +117,14 @@ def regret_figure(
     The legend is where the grid of panels has room for it, else above.
     """
     need()
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     columns = min(columns, len(charts))
     rows = -(-len(charts) // columns)
     free = rows * columns - len(charts)
-    with mpl.rc_context(PRINT):
-        layout = ConstrainedLayoutEngine(h_pad=0.05, w_pad=0.04)
-        figure = Figure(figsize=(WIDTH, 0.3 + HEIGHTS[columns] * rows), dpi=DPI, layout=layout)
+    layout = ConstrainedLayoutEngine(h_pad=0.05, w_pad=0.04)
+    size = (WIDTH, 0.3 + HEIGHTS[columns] * rows)
+    with new_figure(size, PRINT, dpi=DPI, layout=layout) as figure:
         grid = figure.subplots(rows, columns, squeeze=False)
         for i, axes in enumerate(grid.flat):
             if i >= len(charts):

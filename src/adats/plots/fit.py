@@ -1,12 +1,12 @@
 """Figures of a prior learned from a log (extra `plots`)."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from adats.models.core.types import FloatArray, IntArray
-from adats.plots import COLOURS, GREY, SETTINGS, draw_grid, need
+from adats.plots import COLOURS, GREY, draw_grid, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,57 +33,46 @@ def prior_figure(
     `prior` has low end, mean and high end of each arm. `own` and `learned` have a row a task;
     what a task says nothing about is NaN.
     """
-    need()
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
     shown = min(len(names), LANES)
-    low, mean, high = prior[:, :shown]
-    with mpl.rc_context(SETTINGS):
-        figure = Figure(figsize=(WIDTH, 1.3 + 0.62 * shown), layout="constrained")
+    with new_figure((WIDTH, 1.3 + 0.62 * shown), layout="constrained") as figure:
         axes = figure.subplots()
         jitter = np.linspace(-0.11, 0.11, len(own)) if len(own) > 1 else np.zeros(len(own))
         jitter = jitter[np.argsort(np.argsort(np.sin(7.0 * np.arange(len(own)))))]
         for k in range(shown):
             lanes = ((own, k - 0.2, LIGHT), (learned, k + 0.16, SHARED))
             for i, (values, lane, colour) in enumerate(lanes):
-                axes.scatter(
-                    values[:, k],
-                    lane + jitter,
-                    s=7,
-                    color=colour,
-                    alpha=0.55,
-                    linewidths=0,
-                    label=("tasks by themselves", "tasks with the shared prior")[i]
-                    if k == 0
-                    else None,
-                )
-        axes.errorbar(
-            mean,
-            np.arange(shown) + 0.4,
-            xerr=np.array([mean - low, high - mean]),
-            fmt="o",
-            color="black",
-            markersize=4.5,
-            capsize=3,
-            linewidth=1.4,
-            label="prior of a new task: mean, 95 % interval",
-        )
+                said = ("tasks by themselves", "tasks with the shared prior")[i] if k == 0 else None
+                style: Any = {
+                    "s": 7,
+                    "color": colour,
+                    "alpha": 0.55,
+                    "linewidths": 0,
+                    "label": said,
+                }
+                axes.scatter(values[:, k], lane + jitter, **style)
+        what = "prior of a new task: mean, 95 % interval"
+        _intervals(axes, prior[:, :shown], np.arange(shown) + 0.4, "black", what)
         axes.set_xlim(*_range(prior[:, :shown], own[:, :shown], learned[:, :shown]))
         axes.set_ylim(shown - 0.35, -0.55)
         axes.set_yticks(np.arange(shown) + 0.1, [_short(name) for name in names[:shown]])
         axes.tick_params(axis="y", length=0)
         axes.set_xlabel(label)
         _plain(axes, "x")
-        figure.legend(
-            loc="outside upper center",
-            ncols=3,
-            frameon=False,
-            fontsize=9,
-            handletextpad=0.3,
-            markerscale=1.4,
-        )
+        _legend(figure, 3, handletextpad=0.3, markerscale=1.4)
     return figure
+
+
+def _intervals(axes: "Axes", ends: FloatArray, lanes: Any, colour: str, label: str) -> None:
+    """Means with their intervals, a lane each."""
+    low, mean, high = ends
+    axes.errorbar(
+        mean, lanes, xerr=np.array([mean - low, high - mean]), fmt="o", color=colour,
+        markersize=4.5, capsize=3, linewidth=1.4, label=label,
+    )  # fmt: skip
+
+
+def _legend(figure: "Figure", columns: int, **style: Any) -> None:
+    figure.legend(loc="outside upper center", ncols=columns, frameon=False, fontsize=9, **style)
 
 
 def _range(prior: FloatArray, *points: FloatArray) -> tuple[float, float]:
@@ -101,12 +90,7 @@ def _short(name: str) -> str:
 
 def saving_figure(savings: Mapping[str, tuple[float, float, float]]) -> "Figure":
     """The part of each rival's regret that is saved, with the ends of its interval."""
-    need()
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    with mpl.rc_context(SETTINGS):
-        figure = Figure(figsize=(WIDTH, 0.9 + 0.55 * len(savings)), layout="constrained")
+    with new_figure((WIDTH, 0.9 + 0.55 * len(savings)), layout="constrained") as figure:
         axes = figure.subplots()
         part, low, high = np.array(list(savings.values())).T * 100
         lanes = np.arange(len(savings))
@@ -134,15 +118,10 @@ def task_figure(
     title: str, names: Sequence[str], pulls: FloatArray, own: FloatArray, belief: FloatArray
 ) -> "Figure":
     """Averages of a task's arms, and where the belief puts them: low end, mean and high end."""
-    need()
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
     shown = min(len(names), LANES)
-    low, mean, high = belief[:, :shown]
+    mean = belief[1]
     lanes = np.arange(shown)
-    with mpl.rc_context(SETTINGS):
-        figure = Figure(figsize=(WIDTH, 1.3 + 0.42 * shown), layout="constrained")
+    with new_figure((WIDTH, 1.3 + 0.42 * shown), layout="constrained") as figure:
         axes = figure.subplots()
         raw, known = own[:shown], np.isfinite(own[:shown])
         for lane in lanes[known]:
@@ -150,17 +129,14 @@ def task_figure(
             ends = (mean[lane], lane), (raw[lane], lane - 0.18)
             axes.annotate("", *ends, arrowprops=move)
         axes.scatter(raw[known], lanes[known] - 0.18, s=24, color=LIGHT, label="average")
-        axes.errorbar(
-            mean, lanes, xerr=np.array([mean - low, high - mean]), fmt="o", color=SHARED,
-            markersize=4.5, capsize=3, linewidth=1.4, label="belief: mean, 95 % interval",
-        )  # fmt: skip
+        _intervals(axes, belief[:, :shown], lanes, SHARED, "belief: mean, 95 % interval")
         text = [f"{_short(n)} ({p:,.0f})" for n, p in zip(names, pulls, strict=False)]
         axes.set_yticks(lanes, text[:shown])
         axes.set_ylim(shown - 0.5, -0.6)
         axes.tick_params(axis="y", length=0)
         axes.set_xlabel(f"mean reward; {title}, pulls in brackets")
         _plain(axes, "x")
-        figure.legend(loc="outside upper center", ncols=2, frameon=False, fontsize=9)
+        _legend(figure, 2)
     return figure
 
 
@@ -168,37 +144,24 @@ def compare_figure(
     names: Sequence[str], priors: Mapping[str, FloatArray], *, label: str = "mean reward"
 ) -> "Figure":
     """Priors side by side: low end, mean and high end of each arm."""
-    need()
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
     shown = min(len(names), LANES)
     colours = (SHARED, ALONE, COLOURS["meta-ts"], GREY)
-    with mpl.rc_context(SETTINGS):
-        figure = Figure(figsize=(WIDTH, 1.2 + 0.5 * shown), layout="constrained")
+    with new_figure((WIDTH, 1.2 + 0.5 * shown), layout="constrained") as figure:
         axes = figure.subplots()
         for i, (name, ends) in enumerate(priors.items()):
-            low, mean, high = ends[:, :shown]
             lanes = np.arange(shown) + 0.24 * (i - (len(priors) - 1) / 2)
-            axes.errorbar(
-                mean, lanes, xerr=np.array([mean - low, high - mean]), fmt="o", markersize=4.5,
-                color=colours[i % len(colours)], capsize=3, linewidth=1.4, label=name,
-            )  # fmt: skip
+            _intervals(axes, ends[:, :shown], lanes, colours[i % len(colours)], name)
         axes.set_yticks(np.arange(shown), [_short(name) for name in names[:shown]])
         axes.set_ylim(shown - 0.5, -0.6)
         axes.tick_params(axis="y", length=0)
         axes.set_xlabel(f"{label} of a new task: mean, 95 % interval")
         _plain(axes, "x")
-        figure.legend(loc="outside upper center", ncols=len(priors), frameon=False, fontsize=9)
+        _legend(figure, len(priors))
     return figure
 
 
 def allocation_figure(time: FloatArray, shares: FloatArray, names: Sequence[str]) -> "Figure":
     """Which part of the pulls each arm got, at times in seconds since 1970, or in any order."""
-    need()
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
     most = len(AREA)
     order = np.argsort(-shares.sum(axis=0), kind="stable")
     parts = [shares[:, k] for k in order[:most]]
@@ -206,8 +169,7 @@ def allocation_figure(time: FloatArray, shares: FloatArray, names: Sequence[str]
     if len(order) > most:
         parts[-1] = shares[:, order[most - 1 :]].sum(axis=1)
         labels[-1] = f"{len(order) - most + 1} others"
-    with mpl.rc_context(SETTINGS):
-        figure = Figure(figsize=(WIDTH, 3.2), layout="constrained")
+    with new_figure((WIDTH, 3.2), layout="constrained") as figure:
         axes = figure.subplots()
         dated = time.size > 0 and float(time.min()) > YEAR
         x = np.asarray(time * 1e3, dtype="datetime64[ms]") if dated else time
@@ -220,34 +182,21 @@ def allocation_figure(time: FloatArray, shares: FloatArray, names: Sequence[str]
         if dated:
             figure.autofmt_xdate(rotation=0, ha="center")
         _plain(axes, "y")
-        figure.legend(
-            loc="outside upper center", ncols=min(len(labels), 5), frameon=False, fontsize=9
-        )
+        _legend(figure, min(len(labels), 5))
     return figure
 
 
 def calibration_figure(bins: IntArray) -> "Figure":
     """Counts of the transforms in equal parts, and where nine of ten such counts would lie."""
-    need()
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    with mpl.rc_context(SETTINGS):
-        figure = Figure(figsize=(0.7 * WIDTH, 3.2), layout="constrained")
+    with new_figure((0.7 * WIDTH, 3.2), layout="constrained") as figure:
         axes = figure.subplots()
         parts, n = len(bins), int(bins.sum())
         places = (np.arange(parts) + 0.5) / parts
         expected = n / parts
         band = 1.645 * np.sqrt(expected * (1 - 1 / parts))
         axes.bar(places, bins / expected, width=0.94 / parts, color=SHARED, alpha=0.75)
-        axes.axhspan(
-            1 - band / expected,
-            1 + band / expected,
-            color="black",
-            alpha=0.15,
-            linewidth=0,
-            label="nine of ten bars, if calibrated",
-        )
+        what, ends = "nine of ten bars, if calibrated", (1 - band / expected, 1 + band / expected)
+        axes.axhspan(*ends, color="black", alpha=0.15, linewidth=0, label=what)
         axes.axhline(1.0, color="black", linewidth=1.0)
         axes.set_xlim(0, 1)
         axes.set_ylim(0, 1.25 * max(float((bins / expected).max()), 1 + band / expected))

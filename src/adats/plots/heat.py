@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from adats.plots import DPI, GREY, PRINT, SMALL, TEXT, WIDTH, need
+from adats.plots import DPI, GREY, PRINT, SMALL, TEXT, WIDTH, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,10 +61,6 @@ class HeatMap:
 
 def heat_figure(chart: HeatMap) -> "Figure":
     """The cells of all panels on one scale of colours; groups in as many lines as they need."""
-    need()
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
     tall = HIGH * len(chart.rows)
     bands = (tall + GAP) * len(chart.bands) - GAP
     lines = _lines(chart.groups)
@@ -100,8 +96,7 @@ def heat_figure(chart: HeatMap) -> "Figure":
             write(middle, top + bands + 0.27, group.label, ha="center")
             x += APART - GAP
 
-    with mpl.rc_context(PRINT):
-        figure = Figure(figsize=size, dpi=DPI)
+    with new_figure(size, PRINT, dpi=DPI) as figure:
         write(0.08, 0.15, chart.title, fontsize=9)
         for i, groups in enumerate(lines):
             draw_line(groups, HEAD + (TOP + bands + BELOW) * i + TOP)

@@ -16,7 +16,7 @@ from adats.plots import (
     Chart,
     draw_chart,
     draw_legend,
-    need,
+    new_figure,
 )
 from adats.simulation.learners import label_of
 
@@ -36,10 +36,6 @@ def pictures_figure(
 
     `pictures` has, for each chart, (tasks, height, width) by agent.
     """
-    need()
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
     columns = min(columns, len(charts))
     rows = -(-len(charts) // columns)
     tasks, height, width = next(iter(pictures[0].values())).shape
@@ -54,8 +50,7 @@ def pictures_figure(
             (axes_left / size[0], bottom / size[1], ACROSS / size[0], tall / size[1])
         )
 
-    with mpl.rc_context(PRINT):
-        figure = Figure(figsize=size, dpi=DPI)
+    with new_figure(size, PRINT, dpi=DPI) as figure:
         for i, (chart, shown) in enumerate(zip(charts, pictures, strict=True)):
             left, top = LEFT + COLUMN * (i % columns), legend + row * (i // columns) + TITLE
             above = place(left, top, CHART)

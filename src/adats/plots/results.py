@@ -1,17 +1,12 @@
 """A figure straight from the result of a simulation."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from adats import plots
 from adats.simulation.results import Result
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
-
-def result_figure(result: Result, *, title: str | None = None) -> "Figure":
+def result_figure(result: Result, *, title: str | None = None) -> "plots.Figure":
     """Cumulative regret of every agent over tasks, with standard errors."""
     total = np.concatenate([np.zeros((len(result.agents), result.runs, 1)), result.per_task()], 2)
     total = total.cumsum(axis=2)

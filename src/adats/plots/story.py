@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from adats.models.core.types import FloatArray
-from adats.plots import COLOURS, GREY, SETTINGS, draw_grid, need
+from adats.plots import COLOURS, GREY, draw_grid, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,13 +27,7 @@ def story_figure(
     `lost` has (repetitions, segments) for each way to play; `mean` and `scale` are of the learned
     prior before each segment and after the last one.
     """
-    need()
-    import matplotlib as mpl
-    import numpy as np
-    from matplotlib.figure import Figure
-
-    with mpl.rc_context(SETTINGS):
-        figure = Figure(figsize=(10, 4.2), layout="constrained")
+    with new_figure((10, 4.2), layout="constrained") as figure:
         left, right = figure.subplots(1, 2, width_ratios=[1, 1.15])
         segments = np.arange(1, rates.shape[0] + 1)
         for (name, values), colour in zip(lost.items(), STORY_COLOURS, strict=True):

@@ -36,8 +36,7 @@ def task(agent: Any, task: Any) -> "Figure":
     stats, belief = agent.stats(task), interval(agent.posterior(task))
     if stats.arm_pulls is None:
         raise ValueError("a task is shown arm by arm; arms of this model are rows of features")
-    n = stats.arm_pulls
-    raw = np.where(n > 0, stats.table[1] / np.where(n > 0, n, 1.0), np.nan)
+    n, raw = stats.arm_pulls, stats.arm_averages
     names = agent.arms if agent.arms and len(agent.arms) == n.size else range(n.size)
     return figures.task_figure(f"task {task}", [str(name) for name in names], n, raw, belief)
 

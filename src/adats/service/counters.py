@@ -1,54 +1,48 @@
-"""What is counted of decisions at every commit, by hour and arm, so that a report reads few rows.
+"""What is counted of decisions at every commit, so that a report reads few rows: by hour and arm;
+and, where there is a holdout, the rewards that count by group of tasks, for all time together.
 
 Sums of rewards are exact, so that what is forgotten can be taken out and nothing of it stays.
 """
 
+import zlib
 from fractions import Fraction
 from functools import lru_cache
-from typing import NamedTuple
 
 import msgspec
 
 from adats.models.core.types import Arm
+from adats.service.evaluation.lift import Side
 from adats.service.stores.interface import Bucket, Counts, DecisionRow, Reward
 
 HOUR, DAY = 3600, 86_400  # seconds
 HOURS_KEPT = 14 * DAY  # seconds: what is older is counted by days
 BITS = 1074  # a float is a multiple of 2⁻¹⁰⁷⁴, its square of 2⁻²¹⁴⁸
 SEVERAL = "null"  # the arm of a decision that has several; each of them has a bucket too
+GROUPS = 64  # of tasks, by chance
+FLOOR = 0.01  # propensities below are counted
 
 NOTHING = Counts()
 
 encode = msgspec.json.Encoder().encode
 
 
-class RewardMoments(NamedTuple):
-    """Number, mean and summed squared deviations of rewards."""
-
-    size: int
-    mean: float
-    squares: float
-
-
 def tally(
     into: dict[Bucket, Counts], decision: DecisionRow, days_until: int, sign: int = 1
 ) -> None:
     """Count a decision as it is; with -1, do not count it any more."""
-    for arm, counts in _parts(decision):
-        _add(into, _bucket(decision, arm, days_until), counts, sign)
-    for bucket, counts in _metrics(decision, days_until):
+    for bucket, counts in _parts(decision, days_until):
         _add(into, bucket, counts, sign)
 
 
 def tally_change(
     into: dict[Bucket, Counts], old: DecisionRow, new: DecisionRow, days_until: int
 ) -> None:
-    """Count a decision as it is now, and no more as it was: it is in the same buckets."""
-    for (arm, before), (_, after) in zip(_parts(old), _parts(new), strict=True):
-        _add(into, _bucket(new, arm, days_until), after.plus(before, -1), 1)
-    for row, sign in ((old, -1), (new, 1)):
-        for bucket, counts in _metrics(row, days_until):
-            _add(into, bucket, counts, sign)
+    """Count a decision as it is now, and no more as it was."""
+    before = dict(_parts(old, days_until))
+    for bucket, after in _parts(new, days_until):
+        _add(into, bucket, after.plus(before.pop(bucket, NOTHING), -1), 1)
+    for bucket, counts in before.items():
+        _add(into, bucket, counts, -1)
 
 
 def _add(into: dict[Bucket, Counts], bucket: Bucket, counts: Counts, sign: int) -> None:
@@ -60,45 +54,49 @@ def _add(into: dict[Bucket, Counts], bucket: Bucket, counts: Counts, sign: int) 
         into[bucket] = new
 
 
-def _parts(decision: DecisionRow) -> list[tuple[Arm | None, Counts]]:
-    """For the arm; of a decision with several one for all (the arm None), and one for each."""
+def _parts(decision: DecisionRow, days_until: int) -> list[tuple[Bucket, Counts]]:
+    """For the arm; of a decision with several one for all, and one for each; for its group of
+    tasks; for each further metric, of all arms."""
     action, counted = decision.action, decision.counted
-    if not isinstance(action, list):
-        return [(action, _counts(decision, None if counted is None else _exact_sum(counted)))]
-    if not isinstance(counted, list):
-        return [(arm, _counts(decision, None)) for arm in (None, *action)]
-    values = zip((None, *action), (_exact_sum(counted), *counted), strict=True)
-    return [(arm, _counts(decision, value)) for arm, value in values]
-
-
-def _metrics(decision: DecisionRow, days_until: int) -> list[tuple[Bucket, Counts]]:
-    """For each further figure; of a decision with several arms only for all."""
-    if not decision.metrics or decision.counted is None:
-        return []
-    arm = None if isinstance(decision.action, list) else decision.action
-    whole = _bucket(decision, arm, days_until)
-    return [
-        (whole._replace(metric=name), _counts(decision, value))
-        for name, value in decision.metrics.items()
-    ]
+    total = None if counted is None else _exact_sum(counted)
+    found = [(None if isinstance(action, list) else action, _counts(decision, total))]
+    if isinstance(action, list):
+        values = counted if isinstance(counted, list) else [None] * len(action)
+        each = zip(action, values, strict=True)
+        found += [(arm, _counts(decision, value)) for arm, value in each]
+    parts = [(_bucket(decision, arm, days_until), counts) for arm, counts in found]
+    if total is not None and decision.holdout is not None:
+        group = zlib.crc32(decision.task.encode()) % GROUPS
+        ever = Bucket(decision.experiment, 0, 0, f"group {group}", decision.holdout)
+        parts.append((ever, found[0][1]))
+    if total is not None and decision.metrics:
+        own = parts[0][0]
+        parts += [
+            (own._replace(metric=name), _counts(decision, value))
+            for name, value in decision.metrics.items()
+        ]
+    return parts
 
 
 def _counts(decision: DecisionRow, value: float | Fraction | None) -> Counts:
+    chance = decision.propensity
+    unlikely = int(not isinstance(chance, list) and chance < FLOOR)
+    first = (1, decision.explored, int(decision.reward is not None))
     if value is None:
-        return Counts(1, decision.explored, int(decision.reward is not None))
+        return Counts(*first, unlikely=unlikely)
     n, d = value.as_integer_ratio()
     places = BITS + 1 - d.bit_length()  # d is a power of two
-    total, squares = n << places, n * n << 2 * places
-    return Counts(1, decision.explored, int(decision.reward is not None), 1, total, squares)
+    return Counts(*first, 1, int(n != 0), unlikely, n << places, n * n << 2 * places)
 
 
 def of_rewards(counts: dict[Bucket, Counts], *, several: bool) -> dict[Bucket, Counts]:
-    """Each decision once: those of all arms together, where a decision may have several."""
-    return {
-        bucket: own
-        for bucket, own in counts.items()
-        if not bucket.metric and (bucket.arm == SEVERAL) == several
-    }
+    """Each decision once, by time."""
+    return {b: n for b, n in by_time(counts, several=several).items() if not b.metric}
+
+
+def by_time(counts: dict[Bucket, Counts], *, several: bool) -> dict[Bucket, Counts]:
+    """Rewards and further metrics, of all arms together, where a decision may have several."""
+    return {b: n for b, n in counts.items() if b.span and (b.arm == SEVERAL) == several}
 
 
 def _bucket(decision: DecisionRow, arm: Arm | None, days_until: int) -> Bucket:
@@ -128,13 +126,13 @@ def days_until(now: float) -> int:
     return max(0, int((now - HOURS_KEPT) // DAY) * DAY)
 
 
-def moments(counts: Counts) -> RewardMoments:
+def moments(counts: Counts) -> Side:
     """Of the rewards that count, rounded once."""
     if not counts.counted:
-        return RewardMoments(0, 0.0, 0.0)
+        return Side(0, 0.0, 0.0, 0)
     total, squares = Fraction(counts.sum, 1 << BITS), Fraction(counts.squares, 1 << 2 * BITS)
     mean = total / counts.counted
-    return RewardMoments(counts.counted, float(mean), float(squares - total * mean))
+    return Side(counts.counted, float(mean), float(squares - total * mean), counts.nonzero)
 
 
 def _exact_sum(values: Reward) -> float | Fraction:

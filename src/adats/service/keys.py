@@ -48,6 +48,9 @@ class ApiKeys:
     def __iter__(self) -> Iterator[KeyRow]:
         return iter(self._rows.values())
 
+    def get(self, name: str) -> KeyRow | None:
+        return self._rows.get(name)
+
     def access(self, key: str | None) -> Access | None:
         """What a key allows; None if it is missing, or is none of these."""
         prefix, _, rest = (key or "").partition("_")

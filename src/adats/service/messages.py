@@ -44,7 +44,7 @@ CodeAlone = Annotated[int, doc("If it was refused: the code that it would have h
 WhyRefused = Annotated[str, doc("If it was refused: why.")]
 FieldRefused = Annotated[str | None, doc("If it was refused: the field that is wrong, if known.")]
 HowManyRefused = Annotated[int, doc("How many were refused.")]
-IntervalBound = Annotated[float | None, doc("Of the 95 % interval.")]
+IntervalBound = Annotated[float | None, doc("Of the 95 % interval; null: not known yet.")]
 
 
 class DecisionRequest(Struct, forbid_unknown_fields=True, frozen=True):
@@ -295,8 +295,22 @@ class PriorBelief(Struct, frozen=True):
     prior_version: PriorVersion
 
 
+class Interval(Struct, frozen=True):
+    low: IntervalBound
+    high: IntervalBound
+
+
+class Estimate(Struct, frozen=True):
+    estimate: Annotated[float | None, doc("Null until something can be said.")]
+    low: IntervalBound
+    high: IntervalBound
+
+
 class Lift(Struct, frozen=True):
-    """Mean reward of decisions that were not held out, less that of those that were."""
+    """Mean reward of decisions that were not held out, less that of those that were.
+
+    The interval holds at every look, however often you look.
+    """
 
     estimate: Annotated[
         float | None,
@@ -311,6 +325,27 @@ class Lift(Struct, frozen=True):
     policy_decisions: DecisionsWithReward
     holdout_mean: Annotated[float | None, doc("Mean reward of decisions that were.")]
     holdout_decisions: DecisionsWithReward
+    fixed_time: Annotated[
+        Interval, doc("Of the lift, for who looks only once, at a time that was fixed before.")
+    ]
+    relative: Annotated[
+        Estimate, doc("The lift as a part of the holdout's mean: 0.1 is 10 %. At every look.")
+    ]
+
+
+class ArmStanding(Struct, frozen=True):
+    arm: Annotated[Arm, doc("Its name.")]
+    best: Annotated[Share, doc("The probability that it is the best on average over tasks.")]
+
+
+class Stop(Struct, frozen=True):
+    """Whether to stop, by what is believed of all tasks."""
+
+    arms: Annotated[list[ArmStanding], doc("Those that can be chosen.")]
+    loss: Annotated[
+        float, doc("Expected, of each decision, if the arm that looks best were taken for good.")
+    ]
+    settled: Annotated[bool, doc("Whether there is nothing to wait for.")]
 
 
 class Report(Struct, frozen=True):
@@ -320,7 +355,22 @@ class Report(Struct, frozen=True):
     missing: Annotated[int, doc("Decisions without a reward whose window is still open.")]
     expired: Annotated[int, doc("Decisions that had no reward when their window ended.")]
     explored: Annotated[int, doc("Decisions whose action was not the one that looked best.")]
-    lift: Annotated[Lift | None, doc("Over the holdout; null if there is none.")]
+    lift: Annotated[
+        Lift | None,
+        doc("Over the holdout, of the decisions that were made; null if there is none."),
+    ]
+    lift_new_tasks: Annotated[
+        Estimate | None,
+        doc("The same for tasks like these that were not met yet; at every look."),
+    ]
+    metrics: Annotated[
+        dict[str, Lift], doc("Means and lift of each further metric of the experiment.")
+    ]
+    stop: Annotated[
+        Stop | None, doc("Whether to stop; null where actions are sets or arms have no names.")
+    ]
+    sentence: Annotated[str, doc("Whether to stop, in plain words.")]
+    alarms: Annotated[list[str], doc("What is wrong, a sentence each.")]
     state_version: StateVersion
     prior_version: PriorVersion
 

@@ -227,6 +227,13 @@ class ExperimentSpec(Struct, forbid_unknown_fields=True, omit_defaults=True, fro
             "on it."
         ),
     ] = None
+    worth: Annotated[
+        Annotated[float, Meta(ge=0, le=1e12)] | None,
+        doc(
+            "The smallest difference between arms that matters, in units of the reward; a "
+            "hundredth of the control's mean unless given. The report's sentence goes by it."
+        ),
+    ] = None
     seed: Annotated[
         Annotated[int, Meta(ge=0, le=2**63 - 1)] | None,
         doc("Of all randomness, together with the decision_id; random unless given."),

@@ -1,5 +1,6 @@
 """The task states of one experiment: in the store, and the last used in memory too."""
 
+import math
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
@@ -165,8 +166,11 @@ def _packed(state: TaskState, generation: int | None) -> TaskRow:
     design = None
     if state.design is not None:  # after the number of its columns
         design = np.append(state.design.shape[1], state.design).tobytes()
+    pulls = state.stats.arm_pulls
+    rewards = 0.0 if pulls is None else float(pulls.sum())
+    size = int(2 * math.log2(1 + rewards)) if rewards > 0 else None
     row = TaskRow(state.stats.flat().tobytes(), state.rounds, pending, generation)
-    return row if design is None else row._replace(design=design)
+    return row._replace(design=design, size=size)
 
 
 def unpacked(row: TaskRow, blank_of: Callable[[FloatArray | None], TaskState]) -> TaskState:

@@ -1,34 +1,17 @@
-"""One run, one task, one round: what every worker does."""
+"""Runs, and the tasks of each one after another: what every worker does."""
 
-import functools
 import time
 import zlib
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from scipy.special import ndtri
 
-from adats.agents.agent import Agent
-from adats.agents.pending import with_pulls, without_pulls
-from adats.agents.policies import (
-    CAUTION,
-    POLICIES,
-    FarSighted,
-    OwnIndex,
-    Policy,
-    Scene,
-    Thompson,
-    policy_of,
-)
+from adats.agents.policies import Thompson, policy_of
 from adats.agents.prior_source import Marginal
 from adats.models.core.frozen import evolve
 from adats.models.core.types import Belief, FloatArray, IntArray, MetaBelief, Rng, Stats
 from adats.simulation.kernels.registry import (
-    NUMBERED,
-    THOMPSON,
-    CompiledPolicy,
     LoopInput,
     Loops,
     absorb_of,
@@ -37,12 +20,11 @@ from adats.simulation.kernels.registry import (
     plain_absorb,
 )
 from adats.simulation.learners import Learner
+from adats.simulation.one_task import play_agent, play_task
 from adats.simulation.problems import Instance, Problem
 from adats.simulation.problems.problem import Start
 
-Given = tuple[Belief, Instance, IntArray, Rng, FloatArray, IntArray]  # the fields of `LoopInput`
 Factory = Callable[[Problem, int], Any]  # an agent with ask and tell, from a problem and a seed
-NAMES = {type(policy): name for name, policy in POLICIES.items()}
 
 
 class Job(NamedTuple):
@@ -100,7 +82,7 @@ def play_runs(job: Job, runs: range) -> PlayedRuns:
                 play_learner(job, agent, meta, start, instances, first, rng, lost, chosen)
             else:
                 built = agent(job.problem, int(rng.integers(2**63)))
-                _play_agent(job.problem, built, instances, lost, chosen, job.delay)
+                play_agent(job.problem, built, instances, lost, chosen, job.delay)
             seconds[a] += time.perf_counter() - begin
             regret[a, i] = lost if job.by_round else lost.sum(axis=1)
             if actions is not None:
@@ -160,7 +142,7 @@ def play_learner(
         if stats is None:
             later = min(job.tasks - 1 - s, most) * job.rounds
             given = (prior, instance, first, rng, lost, chosen)
-            stats = _play_task(job, policy, meta, later, given)
+            stats = play_task(job, policy, meta, later, given)
         if learns and meta.RENEWS:
             meta = absorb_and_renew(first_meta, meta, stats, absorbed, loops.renew)
         elif learns:
@@ -199,170 +181,3 @@ def absorb_and_renew(
     for one in absorbed:
         new = new.absorb(new.digest(one).message)
     return new
-
-
-def _play_task(job: Job, policy: Policy, meta: MetaBelief, later: int, given: Given) -> Any:
-    """One task, compiled where it can be; later tasks have `later` rounds."""
-    loops = loops_of(job.problem, given[0]) if job.compiled else Loops()
-    play = loops.play
-
-    def share(rows: FloatArray | None) -> FloatArray:
-        return meta.share(rows=rows)
-
-    index = None
-    if isinstance(policy, Thompson):
-        index = THOMPSON if job.delay == 0 else None
-    elif play is not None:
-        rows = given[1].rows(0)
-        if isinstance(policy, FarSighted):
-            most = given[0].FAR_TASKS * job.rounds
-            reach = later if policy.later is None else min(policy.later, most)
-            counted = policy.counted(reach, share(rows))
-            index = index_policy("far", job.rounds, counted, job.delay, policy.width)
-        elif isinstance(policy, OwnIndex):
-            numbers = np.arange(1.0, job.rounds + 1.0)
-            own = CompiledPolicy(len(NUMBERED), numbers, np.zeros(0), job.delay, policy.rule)
-            index = own if loops.own_index else None
-        elif type(policy) in NAMES:
-            arms = len(given[1].theta if rows is None else rows)
-            index = _uncounted(NAMES[type(policy)], job.rounds, arms, job.delay)
-    stats = None
-    if play is not None and index is not None:
-        stats = play(job.problem, LoopInput(*given, index))
-    if stats is None:
-        if isinstance(policy, FarSighted) and policy.later is None:
-            policy = replace(policy, later=later)
-        options: Any = {"policy": policy, "share": share, "delay": job.delay}
-        stats = plain_task(job.problem, *given, **options, stats=meta.empty())
-    return stats
-
-
-def compiled_task(
-    problem: Problem,
-    prior: Belief,
-    instance: Instance,
-    first: IntArray,
-    rng: Rng,
-    regret: FloatArray,
-    actions: IntArray | None = None,
-    *,
-    policy: CompiledPolicy = THOMPSON,
-) -> Any:
-    """One task by its compiled loop; None where there is none that serves."""
-    play = loops_of(problem, prior).play
-    if play is None:
-        return None
-    chosen = np.empty(regret.size, dtype=np.intp) if actions is None else actions
-    return play(problem, LoopInput(prior, instance, first, rng, regret, chosen, policy))
-
-
-def index_policy(
-    name: str, rounds: int, counted: FloatArray, delay: int = 0, width: float = CAUTION
-) -> CompiledPolicy:
-    """An index policy by its name, for a task of so many rounds; `width` is for "far"."""
-    levels = _widths(rounds, width) if name == "far" else _levels(rounds)
-    return CompiledPolicy(NUMBERED.index(name), levels, counted, delay)
-
-
-@functools.cache
-def _uncounted(name: str, rounds: int, arms: int, delay: int) -> CompiledPolicy:
-    """An index policy that counts no rounds of later tasks."""
-    return index_policy(name, rounds, np.zeros(arms), delay)
-
-
-@functools.lru_cache(maxsize=64)
-def _widths(rounds: int, width: float) -> FloatArray:
-    return np.full(rounds, width)
-
-
-@functools.cache
-def _levels(rounds: int) -> FloatArray:
-    """The level of Bayes-UCB in every round."""
-    return np.array(ndtri(1.0 - 1.0 / np.arange(2.0, rounds + 2.0)))
-
-
-def plain_task(
-    problem: Problem,
-    prior: Belief,
-    instance: Instance,
-    first: IntArray,
-    rng: Rng,
-    regret: FloatArray,
-    actions: IntArray | None = None,
-    *,
-    policy: Policy = POLICIES["ts"],
-    share: Callable[[FloatArray | None], FloatArray | float] = lambda _: 0.0,
-    delay: int = 0,
-    stats: Stats | None = None,
-) -> Stats:
-    """One task with nothing compiled, for any belief and oracle: the kernels' reference.
-
-    `share` is `MetaBelief.share` of arms with these features. `stats` are empty statistics, if the
-    belief is of another kind than the problem's.
-    """
-    stats = problem.meta().empty() if stats is None else stats
-    pending: FloatArray | None = None
-    waiting: list[Any] = []  # pulls and their rewards, until they are known
-    for t in range(regret.size):
-        rows, means = instance.rows(t), instance.means(t)
-        action: int | IntArray
-        if t < len(first):
-            arms = first[t][first[t] >= 0]
-            action = int(arms[0]) if isinstance(problem.oracle(means), int) else arms
-        else:
-            belief, left = prior.condition(stats).belief, regret.size - t
-            scene = Scene(belief, rng, rows, t + 1, left, pending, functools.partial(share, rows))
-            action = problem.oracle(policy.values(scene))
-        pulled = action if rows is None else rows[action]
-        waiting.append((pulled, _reward(problem, instance, t, means, action)))
-        if delay > 0:
-            pending = with_pulls(pending, rows, action, means.size)
-        if len(waiting) > delay:
-            pulled, reward = waiting.pop(0)
-            stats = stats.add(pulled, reward)
-            pending = None if pending is None else without_pulls(pending, pulled)
-        regret[t] = means[problem.oracle(means)].sum() - means[action].sum()
-        if actions is not None and isinstance(action, int):
-            actions[t] = instance.number(t, action)
-    for pulled, reward in waiting:
-        stats = stats.add(pulled, reward)
-    return stats
-
-
-def _reward(
-    problem: Problem, instance: Instance, t: int, means: FloatArray, action: int | IntArray
-) -> float | list[float]:
-    if isinstance(action, int):
-        return problem.reward(float(means[action]), instance.draw(t, action))
-    return [problem.reward(float(means[arm]), instance.draw(t, arm)) for arm in action.tolist()]
-
-
-def _play_agent(
-    problem: Problem,
-    agent: Any,
-    instances: list[Instance],
-    regret: FloatArray,
-    actions: IntArray,
-    delay: int,
-) -> None:
-    """All tasks of one run by an agent with ask and tell."""
-    rounds = regret.shape[1]
-    for s, instance in enumerate(instances):
-        waiting: list[tuple[Any, Any]] = []  # decisions and their rewards, until they are known
-        for t in range(rounds):
-            rows, means = instance.rows(t), instance.means(t)
-            options: dict[str, Any] = {} if rows is None else {"features": rows}
-            if isinstance(agent, Agent):
-                options["horizon"] = rounds - t
-            decision = agent.ask(s, **options)
-            arms = np.asarray(decision.action, dtype=np.intp)
-            action = arms if arms.ndim else int(arms)
-            waiting.append((decision, _reward(problem, instance, t, means, action)))
-            if len(waiting) > delay:
-                known, reward = waiting.pop(0)
-                agent.tell(known, reward=reward)
-            regret[s, t] = means[problem.oracle(means)].sum() - means[action].sum()
-            if isinstance(action, int):
-                actions[s, t] = instance.number(t, action)
-        for known, reward in waiting:
-            agent.tell(known, reward=reward)

@@ -1,6 +1,5 @@
 """What a simulation found, and how it is written down."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from adats.models.core import files
-from adats.models.core.types import FloatArray, IntArray
+from adats.models.core.types import AnyPath, FloatArray, IntArray, JsonDict
 from adats.simulation.provenance import parquet_bytes, versions
 
 
@@ -72,18 +71,16 @@ class Result:
         order = [name for name in ("run", "task", "round", "agent") if name in columns]
         return {name: columns[name] for name in order} | {"regret": self.regret.ravel()}
 
-    def made(self, command: str = "adats.simulation.simulate") -> dict[str, Any]:
+    def made(self, command: str = "adats.simulation.simulate") -> JsonDict:
         """The versions, command, seed and wall time that it came from."""
         known = {"command": command, "seed": self.seed, "seconds": self.seconds}
         return {**known, "versions": versions()}
 
-    def save(
-        self, path: str | os.PathLike[str], *, command: str = "adats.simulation.simulate"
-    ) -> None:
+    def save(self, path: AnyPath, *, command: str = "adats.simulation.simulate") -> None:
         """Write the records as Parquet, whole or not at all, with what they came from."""
         files.write_bytes(path, parquet_bytes(self.records(), self.made(command)))
 
-    def summary(self, *, command: str = "adats.simulation.simulate") -> dict[str, Any]:
+    def summary(self, *, command: str = "adats.simulation.simulate") -> JsonDict:
         """Settings and regrets as plain JSON values."""
         decisions = self.runs * self.tasks * self.rounds * len(self.agents)
         each = decisions // len(self.agents)

@@ -11,7 +11,7 @@ from adats.models.core.meta import MetaBase
 from adats.models.core.product import ProductArms
 from adats.models.core.stats import ArmStats
 from adats.models.core.sums import Sum
-from adats.models.core.types import FloatArray, Rng
+from adats.models.core.types import Design, FloatArray, JsonDict, Rng
 
 
 class PooledDigest(NamedTuple):
@@ -44,13 +44,13 @@ class PooledArms(MetaBase[ArmStats, PooledDigest]):
     def mean(self) -> FloatArray:
         return self.task_prior().mean
 
-    def empty(self, *, design: FloatArray | None = None) -> ArmStats:  # noqa: ARG002
+    def empty(self, *, design: Design = None) -> ArmStats:  # noqa: ARG002
         return self.prior.STATS.zeros(self.n_arms)
 
-    def digest(self, stats: ArmStats, *, design: FloatArray | None = None) -> PooledDigest:  # noqa: ARG002
+    def digest(self, stats: ArmStats, *, design: Design = None) -> PooledDigest:  # noqa: ARG002
         return PooledDigest(stats, stats.table.ravel())
 
-    def task_prior(self, *, design: FloatArray | None = None) -> ProductArms:  # noqa: ARG002
+    def task_prior(self, *, design: Design = None) -> ProductArms:  # noqa: ARG002
         return self.prior.updated(self.prior.STATS.from_flat(self.total.value()))
 
     def posterior(self, digest: PooledDigest) -> ProductArms:  # noqa: ARG002
@@ -63,12 +63,12 @@ class PooledArms(MetaBase[ArmStats, PooledDigest]):
     def sample(self, rng: Rng) -> FloatArray:
         return self.task_prior().sample(rng)
 
-    def prior_given(self, mu: Any, *, design: FloatArray | None = None) -> ProductArms:  # noqa: ARG002
+    def prior_given(self, mu: Any, *, design: Design = None) -> ProductArms:  # noqa: ARG002
         return self.task_prior()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonDict:
         raise ValueError("this rival is for simulations alone")
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:  # noqa: ARG003
+    def from_dict(cls, data: JsonDict) -> Self:  # noqa: ARG003
         raise ValueError("this rival is for simulations alone")

@@ -11,7 +11,7 @@ from scipy.special import betainc, betaincinv, betaln, expit, gammaln, ndtr
 from adats.models.beta.stats import BinaryStats
 from adats.models.core import checks
 from adats.models.core.frozen import fill
-from adats.models.core.product import MANY, ProductArms
+from adats.models.core.product import MANY, ProductArms, PullSums
 from adats.models.core.quadrature import Density
 from adats.models.core.stats import ArmStats
 from adats.models.core.ties import untied
@@ -110,7 +110,7 @@ class BetaArms(ProductArms):
             expit,
         )
 
-    def updated(self, stats: Any) -> Self:
+    def updated(self, stats: ArmStats | PullSums) -> Self:
         return self.of(self.alpha + stats.total, self.beta + stats.count - stats.total)
 
     def matched(self, mean: FloatArray, scale: FloatArray) -> Self:

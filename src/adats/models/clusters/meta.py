@@ -20,7 +20,7 @@ from adats.models.core.frozen import evolve, fill
 from adats.models.core.linalg import part_of
 from adats.models.core.registry import meta_from_dict, register
 from adats.models.core.sums import Sum
-from adats.models.core.types import Arm, Belief, FloatArray, MetaBelief, Rng
+from adats.models.core.types import Arm, Belief, Design, FloatArray, JsonDict, MetaBelief, Rng
 from adats.models.core.weights import draw, log_of, log_sum, softmax
 from adats.models.ensemble.belief import BeliefMixture
 from adats.models.ensemble.parts import MadeOfParts, check_alike
@@ -77,7 +77,7 @@ class ClusterMeta(MadeOfParts[ClusterDigest]):
     def n_candidates(self) -> int:
         return self.grid.size
 
-    def _priors(self, design: FloatArray | None) -> tuple[Belief, ...]:
+    def _priors(self, design: Design) -> tuple[Belief, ...]:
         if design is None:
             return self.priors
         return tuple(component.task_prior(design=design) for component in self.components)
@@ -93,7 +93,7 @@ class ClusterMeta(MadeOfParts[ClusterDigest]):
         weights: FloatArray = self.chances @ self.grid
         return weights
 
-    def digest(self, stats: Any, *, design: FloatArray | None = None) -> ClusterDigest:
+    def digest(self, stats: Any, *, design: Design = None) -> ClusterDigest:
         parts = [prior.condition(stats) for prior in self._priors(design)]
         evidence = np.array([part.log_evidence for part in parts])
         message = log_sum(self.log_grid + evidence, axis=1)  # log Σ_c w_c e_c
@@ -106,7 +106,7 @@ class ClusterMeta(MadeOfParts[ClusterDigest]):
         logs = log_sum(self.log_grid + per_point[:, None], axis=0) + digest.evidence
         return BeliefMixture.of(logs, digest.beliefs)
 
-    def task_prior(self, *, design: FloatArray | None = None) -> BeliefMixture:
+    def task_prior(self, *, design: Design = None) -> BeliefMixture:
         return BeliefMixture.of(log_of(self.weights), self._priors(design))
 
     def log_evidence(self) -> float:
@@ -116,15 +116,13 @@ class ClusterMeta(MadeOfParts[ClusterDigest]):
         """The number of a row of the grid."""
         return draw(self.chances[:, None], rng).astype(np.float64)
 
-    def prior_given(self, mu: ArrayLike, *, design: FloatArray | None = None) -> BeliefMixture:
+    def prior_given(self, mu: ArrayLike, *, design: Design = None) -> BeliefMixture:
         value = checks.array("mu", mu)
         if value.size != 1 or value.item() not in range(len(self.grid)):
             raise ValueError(f"mu must be the number of a row of weights, got {mu!r}")
         return BeliefMixture.of(self.log_grid[int(value.item())], self._priors(design))
 
-    def share(
-        self, *, rows: FloatArray | None = None, design: FloatArray | None = None
-    ) -> FloatArray:
+    def share(self, *, rows: FloatArray | None = None, design: Design = None) -> FloatArray:
         """What is not known of the task prior are the weights."""
         prior: Any = self.task_prior(design=design)
         arms = prior if rows is None else prior.at_rows(rows)
@@ -152,7 +150,7 @@ class ClusterMeta(MadeOfParts[ClusterDigest]):
         means = [component.mean for component in self.components]
         return {"means": np.array(means), "weights": self.weights}
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonDict:
         return {
             "model": self.NAME,
             "components": [component.to_dict() for component in self.components],
@@ -161,7 +159,7 @@ class ClusterMeta(MadeOfParts[ClusterDigest]):
         }
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
+    def from_dict(cls, data: JsonDict) -> Self:
         components = [meta_from_dict(part) for part in data["components"]]
         return cls(components, data["weights"]).with_total_of(data)
 

@@ -12,7 +12,7 @@ from typing import IO, Any, cast
 import numpy as np
 
 from adats.models.core.errors import FileFormatError
-from adats.models.core.types import FloatArray
+from adats.models.core.types import AnyPath, FloatArray
 
 VERSION = 1
 DAMAGED = (
@@ -27,7 +27,7 @@ DAMAGED = (
 )
 
 
-def write_whole(path: str | os.PathLike[str], write: Callable[[IO[bytes]], None]) -> None:
+def write_whole(path: AnyPath, write: Callable[[IO[bytes]], None]) -> None:
     """Whole or not at all: to a neighbour first, then renamed."""
     target = Path(path)
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
@@ -43,12 +43,12 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[IO[bytes]], None]
         raise
 
 
-def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
+def write_bytes(path: AnyPath, data: bytes) -> None:
     write_whole(path, lambda file: cast(None, file.write(data)))
 
 
 def write_npz(
-    path: str | os.PathLike[str],
+    path: AnyPath,
     kind: str,
     header: dict[str, Any],
     arrays: dict[str, Any],
@@ -61,7 +61,7 @@ def write_npz(
 
 
 def read_npz(
-    path: str | os.PathLike[str], kind: str, *, newest: int = VERSION
+    path: AnyPath, kind: str, *, newest: int = VERSION
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     try:
         with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
@@ -82,12 +82,12 @@ def read_npz(
     return header, arrays
 
 
-def _begins(path: str | os.PathLike[str], with_what: bytes) -> bool:
+def _begins(path: AnyPath, with_what: bytes) -> bool:
     with open(path, "rb") as file:
         return file.read(len(with_what)) == with_what
 
 
-def check_not_agent(path: str | os.PathLike[str]) -> None:
+def check_not_agent(path: AnyPath) -> None:
     """Raise for a file of an agent where one of a prior is read."""
     if _begins(path, b"PK"):
         raise FileFormatError(
@@ -96,7 +96,7 @@ def check_not_agent(path: str | os.PathLike[str]) -> None:
         )
 
 
-def check_kind(path: str | os.PathLike[str], header: Any, kind: str, newest: int = VERSION) -> None:
+def check_kind(path: AnyPath, header: Any, kind: str, newest: int = VERSION) -> None:
     if not isinstance(header, dict) or header.get("format") != kind:
         raise FileFormatError(f"{os.fspath(path)} is not an {kind} file")
     if header.get("version") not in range(1, newest + 1):

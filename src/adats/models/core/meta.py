@@ -11,7 +11,7 @@ from adats.models.core.frozen import evolve
 from adats.models.core.many import EachBelief, EachDigest
 from adats.models.core.summary import SummaryTable, prior_table
 from adats.models.core.sums import Sum
-from adats.models.core.types import Arm, BoolArray, Digest, FloatArray, Rng
+from adats.models.core.types import Arm, BoolArray, Design, Digest, FloatArray, JsonDict, Rng
 
 S = TypeVar("S")
 D = TypeVar("D", bound=Digest[Any])
@@ -65,7 +65,7 @@ class MetaBase(ABC, Generic[S, D]):
         return 0
 
     @abstractmethod
-    def empty(self, *, design: FloatArray | None = None) -> S:
+    def empty(self, *, design: Design = None) -> S:
         """The statistics of a task without rewards."""
 
     @abstractmethod
@@ -73,7 +73,7 @@ class MetaBase(ABC, Generic[S, D]):
         """Of theta in a task whose own message is in the total."""
 
     @abstractmethod
-    def digest(self, stats: S, *, design: FloatArray | None = None) -> D:
+    def digest(self, stats: S, *, design: Design = None) -> D:
         """The statistics of one task, worked out."""
 
     @abstractmethod
@@ -186,7 +186,7 @@ class MetaBase(ABC, Generic[S, D]):
             return None
         return [self.total.high.tolist(), self.total.low.tolist()]
 
-    def with_total_of(self, data: dict[str, Any]) -> Self:
+    def with_total_of(self, data: JsonDict) -> Self:
         """With what `total_to_list` wrote into the data of a file."""
         if data["total"] is None:
             return self
@@ -195,9 +195,7 @@ class MetaBase(ABC, Generic[S, D]):
             raise ValueError(f"total has shape {high.shape}")
         return self.with_total(np.concatenate([high, low]))
 
-    def share(
-        self, *, rows: FloatArray | None = None, design: FloatArray | None = None
-    ) -> FloatArray:
+    def share(self, *, rows: FloatArray | None = None, design: Design = None) -> FloatArray:
         """No part of a task's variance is known to be shared with others."""
         del rows, design
         return np.zeros(self.n_arms)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from adats.models.core.errors import InvalidValue
-from adats.models.core.types import Arm, FloatArray
+from adats.models.core.types import Arm, Design
 
 
 def arm_names(arms: Sequence[Arm] | None) -> tuple[Arm, ...] | None:
@@ -37,6 +37,6 @@ def grown_names(
     return None if names is None or name is None else arm_names((*names, name))
 
 
-def no_design(design: FloatArray | None) -> None:
+def no_design(design: Design) -> None:
     if design is not None:
         raise ValueError("a design is for linear models; this model has arms")

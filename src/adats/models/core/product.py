@@ -23,8 +23,8 @@ SEVERAL = 10  # the same of candidates that are whole products
 
 
 @dataclass(frozen=True, eq=False)
-class _Expected:
-    """Statistics of pulls whose rewards were all as expected."""
+class PullSums:
+    """Pulls and summed rewards of each arm: all that a conjugate posterior needs."""
 
     count: FloatArray
     total: FloatArray
@@ -54,14 +54,14 @@ class ProductArms(BeliefBase):
         """What makes a conjugate density sum to one, under each candidate of the stack."""
         raise NotImplementedError
 
-    def arm_log_evidence(self, stats: Any) -> FloatArray:
+    def arm_log_evidence(self, stats: ArmStats) -> FloatArray:
         """Log density of each arm's rewards, under each candidate of the stack."""
         gain = self.updated(stats).log_normaliser() - self.log_normaliser()
         evidence: FloatArray = gain - stats.arm_log_base
         return evidence
 
     @abstractmethod
-    def updated(self, stats: Any) -> Self:
+    def updated(self, stats: ArmStats | PullSums) -> Self:
         """The posterior, under each candidate of the stack."""
 
     @abstractmethod
@@ -115,9 +115,9 @@ class ProductArms(BeliefBase):
         mean = self.mean
         known = np.isfinite(mean)
         count = np.where(known, pending, 0.0)
-        return self.updated(_Expected(count, count * np.where(known, mean, 0.0)))
+        return self.updated(PullSums(count, count * np.where(known, mean, 0.0)))
 
-    def condition(self, stats: Any) -> Conditioned[Self]:
+    def condition(self, stats: ArmStats) -> Conditioned[Self]:
         if stats.table.shape != (self.STATS.ROWS, self.n_arms):
             raise ValueError(f"statistics of shape {stats.table.shape} for {self.n_arms} arms")
         return Conditioned(float(self.arm_log_evidence(stats).sum()), self.updated(stats))

@@ -2,7 +2,7 @@
 
 from typing import Any, TypeVar
 
-from adats.models.core.types import MetaBelief, MetaBeliefOf
+from adats.models.core.types import JsonDict, MetaBelief, MetaBeliefOf
 
 M = TypeVar("M", bound=type[MetaBelief])
 
@@ -34,13 +34,13 @@ def registered(name: Any) -> type[MetaBelief]:
         raise ValueError(f"unknown model {name!r}; known are {known}") from None
 
 
-def meta_to_dict(meta: MetaBelief) -> dict[str, Any]:
+def meta_to_dict(meta: MetaBelief) -> JsonDict:
     """A meta-belief, with what it has learned, as plain JSON values."""
     if type(meta) not in _MODELS.values():
         raise ValueError(f"a {type(meta).__name__} cannot be written to a file: register its class")
     return meta.to_dict()
 
 
-def meta_from_dict(data: dict[str, Any]) -> MetaBelief:
+def meta_from_dict(data: JsonDict) -> MetaBelief:
     """The meta-belief back from `meta_to_dict`; everything is checked again."""
     return registered(data["model"]).from_dict(data)

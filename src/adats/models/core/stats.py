@@ -191,6 +191,12 @@ class ArmStats:
         return self.count
 
     @property
+    def arm_averages(self) -> FloatArray | None:
+        """Average reward of each arm; NaN where it has none."""
+        n = self.count
+        return np.where(n > 0, self.table[1] / np.where(n > 0, n, 1.0), np.nan)
+
+    @property
     def pending_shape(self) -> tuple[int, ...]:
         """Of pulls that were asked for and have no reward yet: a count for each arm."""
         return self.table.shape[1:]

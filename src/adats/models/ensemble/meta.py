@@ -20,9 +20,11 @@ from adats.models.core.registry import meta_from_dict, register
 from adats.models.core.types import (
     Arm,
     Belief,
+    Design,
     Digest,
     FloatArray,
     IntArray,
+    JsonDict,
     MetaBelief,
     Rng,
 )
@@ -126,7 +128,7 @@ class ModelMixture(MadeOfParts[ModelDigest]):
         self,
         stats: Any,
         *,
-        design: FloatArray | None = None,
+        design: Design = None,
     ) -> ModelDigest:
         parts = tuple(model.digest(stats, design=design) for model in self.models)
         return ModelDigest(stats, np.concatenate([part.message for part in parts]), parts)
@@ -159,13 +161,11 @@ class ModelMixture(MadeOfParts[ModelDigest]):
         """Log density of all absorbed rewards, the choice of model summed out."""
         return float(logsumexp(self._log_posterior))
 
-    def task_prior(self, *, design: FloatArray | None = None) -> BeliefMixture:
+    def task_prior(self, *, design: Design = None) -> BeliefMixture:
         priors = tuple(model.task_prior(design=design) for model in self.models)
         return BeliefMixture.of(self._log_posterior, priors)
 
-    def share(
-        self, *, rows: FloatArray | None = None, design: FloatArray | None = None
-    ) -> FloatArray:
+    def share(self, *, rows: FloatArray | None = None, design: Design = None) -> FloatArray:
         """Not knowing the model is not knowing the task prior: only what every model has within
         its tasks is not part of the share."""
         prior = self.task_prior(design=design)
@@ -211,7 +211,7 @@ class ModelMixture(MadeOfParts[ModelDigest]):
         index = int(draw(self.weights[:, None], rng)[0])
         return np.append(float(index), self.models[index].sample(rng))
 
-    def prior_given(self, mu: ArrayLike, *, design: FloatArray | None = None) -> Belief:
+    def prior_given(self, mu: ArrayLike, *, design: Design = None) -> Belief:
         """The task prior of model mu[0] at its meta-parameter mu[1:]."""
         values = checks.array("mu", mu, ndim=1)
         if not (values.size and values[0] in range(len(self.models))):
@@ -231,7 +231,7 @@ class ModelMixture(MadeOfParts[ModelDigest]):
         index = int(mu[0])
         return np.append(mu[0], self.models[index].grown_draw(mu[1:], rng))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonDict:
         return {
             "model": self.NAME,
             "log_weights": finite_or_null(self.log_weights),
@@ -239,7 +239,7 @@ class ModelMixture(MadeOfParts[ModelDigest]):
         }
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
+    def from_dict(cls, data: JsonDict) -> Self:
         logs = from_null(data["log_weights"])
         models = [meta_from_dict(part) for part in data["models"]]
         return evolve(cls(np.exp(logs), models), log_weights=logs)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
 from adats.models.core.meta import MetaBase
-from adats.models.core.types import Arm, Digest, FloatArray, MetaBelief
+from adats.models.core.types import Arm, Design, Digest, FloatArray, MetaBelief
 from adats.models.ensemble.belief import BeliefMixture
 
 D = TypeVar("D", bound=Digest[Any])
@@ -39,11 +39,11 @@ class MadeOfParts(MetaBase[Any, D], Generic[D]):
     def has_design(self) -> bool:
         return any(part.has_design for part in self.parts)
 
-    def empty(self, *, design: FloatArray | None = None) -> Any:
+    def empty(self, *, design: Design = None) -> Any:
         return self.parts[0].empty(design=design)
 
     @abstractmethod
-    def task_prior(self, *, design: FloatArray | None = None) -> BeliefMixture:
+    def task_prior(self, *, design: Design = None) -> BeliefMixture:
         """Of theta in a new task."""
 
     @property

@@ -7,7 +7,7 @@ are integrals over four pieces around the peak, up to where the log density has 
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,8 +15,9 @@ from numpy.typing import ArrayLike
 from adats.models.core import checks
 from adats.models.core.errors import InvalidValue
 from adats.models.core.frozen import fill
-from adats.models.core.product import ProductArms
+from adats.models.core.product import ProductArms, PullSums
 from adats.models.core.quadrature import Density, Rows
+from adats.models.core.stats import ArmStats
 from adats.models.core.tails import quantiles
 from adats.models.core.ties import in_order
 from adats.models.core.types import FloatArray, Rng
@@ -132,7 +133,7 @@ class FamilyArms(ProductArms):
             self._rewards,
         )
 
-    def updated(self, stats: Any) -> Self:
+    def updated(self, stats: ArmStats | PullSums) -> Self:
         return self.of(self.total + stats.total, self.count + stats.count)
 
     def log_normaliser(self) -> FloatArray:

@@ -62,14 +62,6 @@ class ExponentialFamily:
         return low + (high - low) * part, slope, np.log(slope), rest - part
 
 
-def gaussian(noise: float) -> ExponentialFamily:
-    """Numbers with a known standard deviation; eta is the mean over the variance."""
-    variance = noise**2
-    return ExponentialFamily(
-        "number", lambda eta: 0.5 * variance * eta**2, lambda eta: variance * eta
-    )
-
-
 TIME = ExponentialFamily(
     "time", lambda eta: -np.log(-eta), lambda eta: -1.0 / eta, (-math.inf, 0.0), PositiveStats
 )

@@ -19,7 +19,7 @@ from scipy.special import (
 
 from adats.models.core import checks
 from adats.models.core.frozen import fill
-from adats.models.core.product import ProductArms
+from adats.models.core.product import ProductArms, PullSums
 from adats.models.core.quadrature import Density
 from adats.models.core.stats import ArmStats
 from adats.models.core.ties import untied
@@ -128,7 +128,7 @@ class PoissonArms(_GammaArms):
         low = (weights * betainc(self.shape, np.maximum(rewards, 1.0), share)).sum(axis=0)
         return np.where(rewards > 0, low, 0.0), high
 
-    def updated(self, stats: Any) -> Self:
+    def updated(self, stats: ArmStats | PullSums) -> Self:
         return self.of(self.shape + stats.total, self.rate + stats.count)
 
 
@@ -184,5 +184,5 @@ class ExponentialArms(_GammaArms):
             ._replace(reward=lambda u: np.exp(np.minimum(u, math.log(LARGEST))))
         )
 
-    def updated(self, stats: Any) -> Self:
+    def updated(self, stats: ArmStats | PullSums) -> Self:
         return self.of(self.shape + stats.count, self.rate + stats.total)

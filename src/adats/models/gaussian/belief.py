@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,8 +10,9 @@ from scipy.special import ndtr
 
 from adats.models.core import checks
 from adats.models.core.frozen import fill, put
-from adats.models.core.product import SEVERAL, ProductArms, rewards_before
+from adats.models.core.product import SEVERAL, ProductArms, PullSums, rewards_before
 from adats.models.core.quadrature import Density
+from adats.models.core.stats import ArmStats
 from adats.models.core.types import BoolArray, FloatArray, IntArray, N, Rng
 from adats.models.gaussian.chances import best_gaussian, chance_gaussian, chances_gaussian
 
@@ -118,7 +119,7 @@ class GaussianArms(ProductArms):
             lambda u: centre + unit * u,
         )
 
-    def updated(self, stats: Any) -> Self:
+    def updated(self, stats: ArmStats | PullSums) -> Self:
         ratio = (self.scale / self.noise) ** 2
         mean, keep = posterior_of_arm(self.mean, ratio, stats.count, stats.total)
         return self.of(mean, self.scale * np.sqrt(keep), self.noise)
@@ -136,7 +137,7 @@ class GaussianArms(ProductArms):
         far: FloatArray = ndtr((rewards - now.mean) / np.hypot(now.scale, now.noise))
         return far, far
 
-    def arm_log_evidence(self, stats: Any) -> FloatArray:
+    def arm_log_evidence(self, stats: ArmStats) -> FloatArray:
         count, total = stats.count, stats.total
         ratio = (self.scale / self.noise) ** 2
         centred = total - count * self.mean

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,7 +18,7 @@ from adats.models.core.names import arm_names, grown_names, no_design
 from adats.models.core.registry import register
 from adats.models.core.stats import ArmStats
 from adats.models.core.sums import Sum, two_sum
-from adats.models.core.types import Arm, FloatArray, N, Rng
+from adats.models.core.types import Arm, Design, FloatArray, JsonDict, N, Rng
 from adats.models.gaussian.belief import LOG_2PI, GaussianArms
 
 NEGATIVE = "a negative number of pulls: more was taken out than put in"
@@ -205,11 +205,11 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
     def scale(self) -> FloatArray:
         return np.sqrt(self._mu[1])
 
-    def empty(self, *, design: FloatArray | None = None) -> ArmStats:
+    def empty(self, *, design: Design = None) -> ArmStats:
         no_design(design)
         return ArmStats.zeros(self.n_arms)
 
-    def digest(self, stats: ArmStats, *, design: FloatArray | None = None) -> GaussianDigest:
+    def digest(self, stats: ArmStats, *, design: Design = None) -> GaussianDigest:
         """An arm's message is three numbers, the same however the statistics were reached."""
         no_design(design)
         table = stats.table
@@ -269,15 +269,13 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
         terms = c - 0.5 * np.log1p(width * m) + 0.5 * self._mu[1] * h**2
         return float(terms.sum())
 
-    def task_prior(self, *, design: FloatArray | None = None) -> GaussianArms:
+    def task_prior(self, *, design: Design = None) -> GaussianArms:
         """P_s = N(mean of mu, Σ̂_s + Σ_0): the uncertainty of mu is marginalised out."""
         no_design(design)
         mean, variance = self._mu
         return GaussianArms.of(mean, np.sqrt(variance + self.scales.task_variance), self.noise)
 
-    def share(
-        self, *, rows: FloatArray | None = None, design: FloatArray | None = None
-    ) -> FloatArray:
+    def share(self, *, rows: FloatArray | None = None, design: Design = None) -> FloatArray:
         del rows
         no_design(design)
         return part_of(self._mu[1], self.scales.task_variance)
@@ -303,7 +301,7 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
         mean, variance = self._mu
         return mean + np.sqrt(variance) * rng.standard_normal(mean.size)
 
-    def prior_given(self, mu: ArrayLike, *, design: FloatArray | None = None) -> GaussianArms:
+    def prior_given(self, mu: ArrayLike, *, design: Design = None) -> GaussianArms:
         """P(·; mu): the task prior if mu were known."""
         no_design(design)
         mu = checks.array("mu", mu)
@@ -327,11 +325,11 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
     def figures(self) -> dict[str, FloatArray]:
         return dict(zip(("mean", "scale", "task_scale", "noise"), self.scales[:4], strict=True))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonDict:
         figures = {name: value.tolist() for name, value in self.figures().items()}
         return {"model": self.NAME, **figures, "arms": self.arms, "total": self.total_to_list()}
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
+    def from_dict(cls, data: JsonDict) -> Self:
         keys = ("mean", "scale", "task_scale", "noise", "arms")
         return cls(**{key: data[key] for key in keys}).with_total_of(data)

@@ -15,7 +15,7 @@ from adats.models.core.errors import InvalidValue
 from adats.models.core.frozen import evolve, fill, put
 from adats.models.core.meta import MetaBase
 from adats.models.core.sums import Sum
-from adats.models.core.types import Digest, FloatArray, Rng
+from adats.models.core.types import Design, Digest, FloatArray, JsonDict, Rng
 from adats.models.core.weights import finite_or_null, from_null, log_of, softmax
 from adats.models.latent import sites as ep
 from adats.models.latent.family import FAMILIES, Family
@@ -53,7 +53,7 @@ class LatentBase(MetaBase[S, D]):
     meta_cov: FloatArray  # Σ_q, (candidates, p, p)
     spread: LevelSpread | FullSpread  # Σ_0
     log_weights: FloatArray
-    design: FloatArray | None  # Φ
+    design: Design  # Φ
     anchor: Anchor = field(repr=False)
     total: Sum = field(repr=False)  # of the messages of all tasks
     mu_prior: linalg.GaussianPriors = field(repr=False)  # N(mu_q, Σ_q)
@@ -123,7 +123,7 @@ class LatentBase(MetaBase[S, D]):
     def has_design(self) -> bool:
         return self.design is not None
 
-    def _phi(self, design: FloatArray | None) -> FloatArray | None:
+    def _phi(self, design: Design) -> FloatArray | None:
         return self.design if design is None else checked_design(design, self.meta_mean.shape[-1])
 
     # beliefs
@@ -291,7 +291,7 @@ class LatentBase(MetaBase[S, D]):
 
     # files
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonDict:
         anchor = self.anchor
         return {
             "model": self.NAME,
@@ -306,7 +306,7 @@ class LatentBase(MetaBase[S, D]):
         }
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
+    def from_dict(cls, data: JsonDict) -> Self:
         logs = from_null(data["log_weights"])
         names = ("mean", "cov", "task_scale", "level_scale", "task_cov", "rewards", "design")
         options = {name: data[name] for name in (*names, "arms") if name in data}

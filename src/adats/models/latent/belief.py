@@ -21,7 +21,8 @@ from adats.models.latent.level import in_common
 from adats.models.latent.sites import SMALLEST, settled
 
 if TYPE_CHECKING:
-    from adats.models.latent.meta import LatentDigest, LatentMeta
+    from adats.models.latent.digest import LatentDigest
+    from adats.models.latent.meta import LatentMeta
     from adats.models.latent.stats import ArmSites
 
 

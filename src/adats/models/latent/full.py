@@ -62,6 +62,7 @@ def whitened(
         half, diagonal = halves(factor, gram)
         return np.matmul(half, sides), diagonal
     found, diagonal = np.empty(sides.shape), np.empty(sides.shape[:-1])
+    factor = np.broadcast_to(factor, gram.shape)
     for i, (f, g) in enumerate(zip(factor, gram, strict=True)):  # for few faster than stacked
         half, lower = linalg.whiten(f, g)
         np.dot(half, sides[i], out=found[i])

@@ -7,7 +7,7 @@ one. Several candidates for the spreads are kept side by side, weighted by their
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,113 +20,26 @@ from adats.models.core.many import same_rows
 from adats.models.core.names import arm_names, grown_names
 from adats.models.core.registry import register
 from adats.models.core.sums import Sum
-from adats.models.core.types import Arm, BoolArray, FloatArray, Rng
+from adats.models.core.types import Arm, BoolArray, Design, FloatArray, JsonDict, Rng
 from adats.models.latent import sites as ep
-from adats.models.latent.base import Anchor, LatentBase, covariances_of, doublings, framed
+from adats.models.latent.base import Anchor, LatentBase, covariances_of, doublings
 from adats.models.latent.belief import LatentBelief, LatentPosterior, LatentPosteriors, apart
 from adats.models.latent.chances import Laws
+from adats.models.latent.digest import (
+    STATS,
+    LatentDigest,
+    LatentDigests,
+    message_of,
+    message_sum_of,
+)
 from adats.models.latent.full import FullSpread
 from adats.models.latent.level import LevelSpread, in_common
 from adats.models.latent.spreads import gathered, learn_full, learn_level
-from adats.models.latent.stats import ArmSites, ClickStats, EventStats
+from adats.models.latent.stats import ArmSites
 
-STATS: dict[str, type[ArmSites]] = {"binary": ClickStats, "count": EventStats}
 SEVERAL = 4  # tasks, which are replaced faster together than one by one
 NEGLIGIBLE = -30.0  # log of a weight beside the best: beliefs do without such candidates
 FARTHEST, WIDEST = 30.0, 10.0  # of theta in a task: its mean, and its standard deviation
-
-
-class LatentDigest(NamedTuple):
-    """One task's sites. The message is worked out from them when it is asked for."""
-
-    stats: ArmSites
-    design: FloatArray | None  # Φ
-    spread: LevelSpread | FullSpread
-
-    @property
-    def message(self) -> FloatArray:
-        sites = self.stats.sites_of(len(self.spread[0]))
-        stats = self.stats
-        return _message(self.spread, sites, self.design, stats.pulls, stats.log_base or None)
-
-
-class LatentDigests(NamedTuple):
-    """The sites of many tasks, a row each, without designs of their own."""
-
-    rows: FloatArray
-    meta: "LatentMeta"
-
-    @property
-    def table(self) -> FloatArray:
-        """Pulls, successes and what else is counted, (rows of the table, tasks, arms)."""
-        arms, kind = self.meta.n_arms, STATS[self.meta.family.name].ROWS
-        return np.moveaxis(self.rows[:, : kind * arms].reshape(-1, kind, arms), 1, 0)
-
-    @property
-    def sites(self) -> FloatArray:
-        """Of every candidate, (3, tasks, candidates, arms)."""
-        count, arms = self.meta.log_weights.size, self.meta.n_arms
-        sites = self.rows[:, -2 - 3 * count * arms : -2].reshape(-1, 3, count, arms)
-        return np.moveaxis(sites, 1, 0)
-
-    @property
-    def pulls(self) -> FloatArray:
-        pulls: FloatArray = np.add.reduce(self.table[0], axis=-1)
-        return pulls
-
-    @property
-    def log_base(self) -> FloatArray | None:
-        """What the log density of rewards has in it besides eta, negated; of each task."""
-        table = self.table
-        return None if len(table) < 4 else np.add.reduce(table[3], axis=-1)
-
-    @property
-    def messages(self) -> FloatArray:
-        meta, base = self.meta, self.log_base
-        rest = None if base is None else base[:, None]
-        return _message(meta.spread, self.sites, meta.design, self.pulls[:, None], rest)
-
-    @property
-    def message_sum(self) -> FloatArray:
-        base = self.log_base
-        known = 0.0 if base is None else base.sum()
-        return _message_sum(self.meta, self.sites, self.pulls.sum(), known)
-
-
-def _message(
-    spread: LevelSpread | FullSpread,
-    sites: FloatArray,
-    design: FloatArray | None,
-    pulls: ArrayLike,
-    log_base: ArrayLike | None,
-) -> FloatArray:
-    """T of every candidate and the number of rewards; of one set of sites, or of several."""
-    several, arms = sites.shape[1:-1], sites.shape[-1] + 1
-    if design is None:
-        found = np.empty((*several, arms * arms + 1))
-        spread.message(sites, found[..., :-1].reshape(*several, arms, arms))
-    else:
-        terms = np.empty((*several, arms, arms))
-        spread.message(sites, terms)
-        said = framed(terms, design).reshape(*several, -1)
-        found = np.empty((*several, said.shape[-1] + 1))
-        found[..., :-1] = said
-    found[..., -1] = pulls
-    if log_base is not None:
-        found[..., -2] += 2.0 * np.asarray(log_base)  # the last of T is -2c
-    return found.reshape(*several[:-1], -1)
-
-
-def _message_sum(
-    meta: "LatentMeta", sites: FloatArray, pulls: float, log_base: float
-) -> FloatArray:
-    """The sum of the messages of many tasks without designs of their own."""
-    terms = meta.spread.message_sum(sites)
-    terms[:, -1, -1] += 2.0 * log_base
-    if meta.design is not None:
-        terms = framed(terms, meta.design)
-    counted = np.full((len(terms), 1), pulls)
-    return np.concatenate([terms.reshape(len(terms), -1), counted], axis=1).ravel()
 
 
 @register
@@ -185,12 +98,12 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
 
     # tasks
 
-    def empty(self, *, design: FloatArray | None = None) -> ArmSites:
+    def empty(self, *, design: Design = None) -> ArmSites:
         phi = self._phi(design)
         arms = self.meta_mean.shape[-1] if phi is None else len(phi)
         return STATS[self.family.name].zeros(arms)
 
-    def digest(self, stats: ArmSites, *, design: FloatArray | None = None) -> LatentDigest:
+    def digest(self, stats: ArmSites, *, design: Design = None) -> LatentDigest:
         """With the sites that the statistics have, or with new ones."""
         phi = self._phi(design)
         arms = self.meta_mean.shape[-1] if phi is None else len(phi)
@@ -236,7 +149,7 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         new = LatentDigest(stats.with_sites(after, number), phi, self.spread)
         bases = old.stats.log_base, stats.log_base
         log_base = np.array(bases)[:, None] if any(bases) else None
-        out, add = _message(self.spread, both, phi, np.array([[had], [pulls]]), log_base)
+        out, add = message_of(self.spread, both, phi, np.array([[had], [pulls]]), log_base)
         return new, evolve(self, total=self.total.swap(out, add)).renewed()
 
     def replace_tasks(
@@ -255,7 +168,7 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         ]
         had = [old.stats for old, _, _ in changes]
         out, add = (
-            _message_sum(self, sites, sum(s.pulls for s in stats), sum(s.log_base for s in stats))
+            message_sum_of(self, sites, sum(s.pulls for s in stats), sum(s.log_base for s in stats))
             for sites, stats in ((before, had), (after, found))
         )
         digests = [LatentDigest(stats, self.design, self.spread) for stats in found]
@@ -368,7 +281,7 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
             spread = type(spread)(*(part[likely] for part in spread))
         return LatentBelief(self.family, logs, *spread.given(sites, mean, factor))
 
-    def task_prior(self, *, design: FloatArray | None = None) -> LatentBelief:
+    def task_prior(self, *, design: Design = None) -> LatentBelief:
         """P_s: the uncertainty of mu and of the spreads is marginalised out."""
         phi = self._phi(design)
         return self._joint(self.empty(design=design).sites_of(self.log_weights.size), phi)
@@ -405,7 +318,7 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         self,
         *,
         rows: FloatArray | None = None,  # noqa: ARG002
-        design: FloatArray | None = None,
+        design: Design = None,
     ) -> FloatArray:
         """Of what is not common to all arms, on the scale of theta. Not knowing the candidate is
         not knowing the task prior."""
@@ -417,7 +330,7 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         within = weights.dot(self.spread.own_variances(means.shape[-1]))
         return linalg.part_of(mu.eta_scale**2, within)
 
-    def prior_given(self, mu: ArrayLike, *, design: FloatArray | None = None) -> LatentBelief:
+    def prior_given(self, mu: ArrayLike, *, design: Design = None) -> LatentBelief:
         """P(·; mu) of the candidate mu[0] at mu[1:]; the index is not needed if there is one."""
         which, mean = self.checked_mu(mu)
         phi = self._phi(design)
@@ -491,7 +404,7 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
             found["task_cov"] = self.spread.covs(self.n_arms)
         return found
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonDict:
         return super().to_dict() | {"arms": self.arms}
 
 

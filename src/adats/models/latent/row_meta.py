@@ -16,7 +16,7 @@ from adats.models.core import checks, linalg
 from adats.models.core.errors import InvalidValue
 from adats.models.core.frozen import evolve, fill
 from adats.models.core.registry import register
-from adats.models.core.types import FloatArray, Rng
+from adats.models.core.types import Design, FloatArray, Rng
 from adats.models.latent import full
 from adats.models.latent import sites as ep
 from adats.models.latent.base import Anchor, LatentBase, covariances_of, doublings, framed
@@ -33,7 +33,7 @@ class RowDigest(NamedTuple):
 
     stats: RowSites
     message: FloatArray
-    design: FloatArray | None  # Φ
+    design: Design  # Φ
     known: SiteSums  # G̃ and b̃
 
 
@@ -112,12 +112,12 @@ class LatentLinearMeta(LatentBase[RowSites, RowDigest]):
 
     # tasks
 
-    def empty(self, *, design: FloatArray | None = None) -> RowSites:
+    def empty(self, *, design: Design = None) -> RowSites:
         phi = self._phi(design)
         dim = self.n_features if phi is None else self._spread_of(len(phi)).factor.shape[-1]
         return STATS[self.family.name].zeros(dim)
 
-    def digest(self, stats: RowSites, *, design: FloatArray | None = None) -> RowDigest:
+    def digest(self, stats: RowSites, *, design: Design = None) -> RowDigest:
         """With the sites that the statistics have, or with new ones."""
         phi = self._phi(design)
         dim = self.n_features if phi is None else len(phi)
@@ -201,7 +201,7 @@ class LatentLinearMeta(LatentBase[RowSites, RowDigest]):
         which = np.arange(self.log_weights.size)
         return LatentRows(self.family, self.log_posterior, theta, wide, which)
 
-    def task_prior(self, *, design: FloatArray | None = None) -> LatentRows:
+    def task_prior(self, *, design: Design = None) -> LatentRows:
         """P_s: the uncertainty of mu and of the spread is marginalised out."""
         return self.posterior_joint(self._digested(self.empty(design=design), self._phi(design)))
 
@@ -220,9 +220,7 @@ class LatentLinearMeta(LatentBase[RowSites, RowDigest]):
         theta = linalg.condition(mu, factor[which], gram[which], shift[which])
         return theta.sample(rng.standard_normal(mu.shape))
 
-    def share(
-        self, *, rows: FloatArray | None = None, design: FloatArray | None = None
-    ) -> FloatArray:
+    def share(self, *, rows: FloatArray | None = None, design: Design = None) -> FloatArray:
         """On the scale of eta, of arms with these features; of the entries of theta without them.
         Not knowing the candidate is not knowing the task prior."""
         prior = self.task_prior(design=design)
@@ -231,7 +229,7 @@ class LatentLinearMeta(LatentBase[RowSites, RowDigest]):
         within = self.weights @ (own * own).sum(axis=-1)
         return linalg.part_of(prior.at_rows(wide).eta_scale ** 2 - within, within)
 
-    def prior_given(self, mu: ArrayLike, *, design: FloatArray | None = None) -> LatentRows:
+    def prior_given(self, mu: ArrayLike, *, design: Design = None) -> LatentRows:
         """P(·; mu) of the candidate mu[0] at mu[1:]; the index is not needed if there is one."""
         which, mean = self.checked_mu(mu)
         phi = self._phi(design)

@@ -15,7 +15,7 @@ import numpy as np
 
 from adats.models.core import linalg
 from adats.models.core.stats import ArmStats
-from adats.models.core.types import FloatArray
+from adats.models.core.types import Design, FloatArray
 from adats.models.latent import sites as ep
 from adats.models.latent.family import Family
 from adats.models.latent.full import FullSpread
@@ -41,7 +41,7 @@ class Log:
     s: FloatArray
     mean: FloatArray  # mu_q
     cov: FloatArray  # Σ_q
-    design: FloatArray | None = None  # Φ: one for all tasks, or one for each along a first axis
+    design: Design = None  # Φ: one for all tasks, or one for each along a first axis
 
     @cached_property
     def frame(self) -> FloatArray:
@@ -80,7 +80,7 @@ def gathered(
     mean: FloatArray,
     cov: FloatArray,
     tasks: Sequence[tuple[ArmStats, FloatArray | None]],
-    design: FloatArray | None,
+    design: Design,
 ) -> Log:
     """The statistics of tasks, each with a design of its own or with that of all."""
     tables = [stats.table[:2] for stats, _ in tasks]

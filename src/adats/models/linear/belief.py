@@ -13,7 +13,7 @@ from adats.models.core import checks, linalg
 from adats.models.core.belief import BeliefBase
 from adats.models.core.draws import Draws
 from adats.models.core.frozen import fill, put
-from adats.models.core.types import Conditioned, FloatArray, IntArray, Rng
+from adats.models.core.types import Conditioned, Design, FloatArray, IntArray, Rng
 from adats.models.gaussian.belief import LOG_2PI, GaussianArms
 from adats.models.linear.stats import LinearStats
 
@@ -131,7 +131,7 @@ class LinearPosterior(_Linear):
     """
 
     mu: linalg.Gaussian
-    design: FloatArray | None  # Φ
+    design: Design  # Φ
     keep: FloatArray  # Q
     own: FloatArray
     spread: FloatArray  # F
@@ -210,7 +210,7 @@ class LinearPosteriors(_Linears):
     """`LinearPosterior` of many tasks, with theta = mu + F u in each, u ~ N(0, I)."""
 
     mu: linalg.Gaussian
-    design: FloatArray | None  # Φ
+    design: Design  # Φ
     prior: FloatArray  # F, with F Fᵀ = Σ_0
     gram: FloatArray  # G/σ²
     xy: FloatArray  # B/σ²

@@ -17,7 +17,7 @@ from adats.models.core.meta import MetaBase
 from adats.models.core.names import arm_names
 from adats.models.core.registry import register
 from adats.models.core.sums import Sum
-from adats.models.core.types import Arm, FloatArray, Rng
+from adats.models.core.types import Arm, Design, FloatArray, JsonDict, Rng
 from adats.models.gaussian.belief import LOG_2PI
 from adats.models.linear.belief import LinearBelief, LinearPosterior, LinearPosteriors
 from adats.models.linear.stats import LinearStats
@@ -28,7 +28,7 @@ class LinearDigest(NamedTuple):
 
     stats: LinearStats
     message: FloatArray  # M, h and c: log p(rewards | mu) = c + hᵀmu - ½ muᵀM mu
-    design: FloatArray | None  # Φ
+    design: Design  # Φ
     keep: FloatArray  # Q, the share of mu
     own: FloatArray  # QΣ_0 B/σ², the share of the task's own rewards
     factor: FloatArray  # F, with F Fᵀ = QΣ_0
@@ -126,7 +126,7 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
     meta_cov: FloatArray  # Σ_q
     task_cov: FloatArray  # Σ_0; a number where it is a multiple of the identity
     noise: float  # σ
-    design: FloatArray | None  # Φ
+    design: Design  # Φ
     arms: tuple[Arm, ...] | None  # where theta has an entry for each arm: their names
     total: Sum = field(repr=False)  # of the messages of all tasks
     factors: LinearFactors = field(repr=False)
@@ -216,7 +216,7 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
             )
         return linalg.psd_factor(self.task_cov)
 
-    def _structure(self, design: FloatArray | None) -> tuple[FloatArray | None, linalg.Factor, int]:
+    def _structure(self, design: Design) -> tuple[FloatArray | None, linalg.Factor, int]:
         """The design, the factor of Σ_0 and the dimension of theta in one task."""
         if design is None:
             return self.design, self.factors.task, self.factors.dim
@@ -244,13 +244,13 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
         factor = self._mu.factor
         return factor @ factor.T
 
-    def empty(self, *, design: FloatArray | None = None) -> LinearStats:
+    def empty(self, *, design: Design = None) -> LinearStats:
         return LinearStats.zeros(self._structure(design)[2])
 
     def check_change(self, old: LinearDigest, stats: LinearStats) -> None:
         self.replace_task(old, stats, ())[1].task_prior()
 
-    def digest(self, stats: LinearStats, *, design: FloatArray | None = None) -> LinearDigest:
+    def digest(self, stats: LinearStats, *, design: Design = None) -> LinearDigest:
         phi, spread, dim = self._structure(design)
         if len(stats.moments) != dim + 1:
             raise ValueError(f"theta has {dim} entries, but features {len(stats.moments) - 1}")
@@ -317,7 +317,7 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
         """Log density of all absorbed rewards, mu integrated out."""
         return float(self.total.value()[-1]) + self._mu.log_integral()
 
-    def task_prior(self, *, design: FloatArray | None = None) -> LinearBelief:
+    def task_prior(self, *, design: Design = None) -> LinearBelief:
         """P_s = N(Φ mean of mu, ΦΣ̂_sΦᵀ + Σ_0): the uncertainty of mu is marginalised out."""
         phi, spread, dim = self._structure(design)
         mu = self._mu
@@ -329,9 +329,7 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
         both = linalg.square_factor(np.hstack([linalg.as_matrix(spread, dim), factor]))
         return LinearBelief.of(mean, both, self.noise)
 
-    def share(
-        self, *, rows: FloatArray | None = None, design: FloatArray | None = None
-    ) -> FloatArray:
+    def share(self, *, rows: FloatArray | None = None, design: Design = None) -> FloatArray:
         """Of arms with these features; of the entries of theta without them."""
         phi, spread, dim = self._structure(design)
         factor = self._mu.factor if phi is None else phi.dot(self._mu.factor)
@@ -371,7 +369,7 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
         mu = self._mu
         return mu.sample(rng.standard_normal(len(mu.half)))
 
-    def prior_given(self, mu: ArrayLike, *, design: FloatArray | None = None) -> LinearBelief:
+    def prior_given(self, mu: ArrayLike, *, design: Design = None) -> LinearBelief:
         """P(·; mu): the task prior if mu were known."""
         phi, spread, dim = self._structure(design)
         mu = checks.array("mu", mu)
@@ -394,7 +392,7 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
             "noise": np.array(self.noise),
         }
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonDict:
         return {
             "model": self.NAME,
             **{name: value.tolist() for name, value in self.figures().items()},
@@ -404,7 +402,7 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
         }
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
+    def from_dict(cls, data: JsonDict) -> Self:
         keys = ("mean", "cov", "task_cov", "noise", "design")
         known = {key: data[key] for key in keys}
         return cls(**known, arms=data.get("arms")).with_total_of(data)

@@ -110,6 +110,10 @@ class LinearStats:
         return None
 
     @property
+    def arm_averages(self) -> None:
+        return None
+
+    @property
     def pending_shape(self) -> tuple[int, ...]:
         """Of pulls that were asked for and have no reward yet: their Gram matrix."""
         dim = len(self.moments) - 1

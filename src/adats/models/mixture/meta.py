@@ -20,7 +20,7 @@ from adats.models.core.product import ProductArms
 from adats.models.core.registry import register
 from adats.models.core.stats import ArmStats
 from adats.models.core.sums import Sum
-from adats.models.core.types import Arm, FloatArray, Rng
+from adats.models.core.types import Arm, Design, FloatArray, JsonDict, Rng
 from adats.models.core.weights import draw, finite_or_null, from_null, log_of, softmax
 from adats.models.mixture.belief import MixtureArms, candidate_weights, grouped, stacked
 from adats.models.mixture.families import FAMILIES
@@ -117,11 +117,11 @@ class MixtureMeta(MetaBase[ArmStats, MixtureDigest]):
         """Mean reward of each arm in a new task."""
         return self.task_prior().mean
 
-    def empty(self, *, design: FloatArray | None = None) -> ArmStats:
+    def empty(self, *, design: Design = None) -> ArmStats:
         no_design(design)
         return self.priors.STATS.zeros(self.n_arms)
 
-    def digest(self, stats: ArmStats, *, design: FloatArray | None = None) -> MixtureDigest:
+    def digest(self, stats: ArmStats, *, design: Design = None) -> MixtureDigest:
         no_design(design)
         if stats.table.shape != (self.priors.STATS.ROWS, self.n_arms):
             raise ValueError(f"statistics of shape {stats.table.shape} for {self.n_arms} arms")
@@ -151,14 +151,12 @@ class MixtureMeta(MetaBase[ArmStats, MixtureDigest]):
         """Log density of all absorbed rewards, the choice of candidate summed out."""
         return float(logsumexp(self._log_posterior(), axis=0).sum())
 
-    def task_prior(self, *, design: FloatArray | None = None) -> MixtureArms:
+    def task_prior(self, *, design: Design = None) -> MixtureArms:
         """P_s = Σ_j Q_s(j) P(·; j)."""
         no_design(design)
         return MixtureArms.of(self._log_posterior(), self.priors)
 
-    def share(
-        self, *, rows: FloatArray | None = None, design: FloatArray | None = None
-    ) -> FloatArray:
+    def share(self, *, rows: FloatArray | None = None, design: Design = None) -> FloatArray:
         """The variance of the candidates' means, over all of it."""
         del rows
         no_design(design)
@@ -194,7 +192,7 @@ class MixtureMeta(MetaBase[ArmStats, MixtureDigest]):
         """The index of a candidate; or one for each arm, if they are separate."""
         return draw(softmax(self._log_posterior()), rng).astype(np.float64)
 
-    def prior_given(self, mu: ArrayLike, *, design: FloatArray | None = None) -> ProductArms:
+    def prior_given(self, mu: ArrayLike, *, design: Design = None) -> ProductArms:
         """P(·; j) for the candidate j = mu; or, from an array, one for each arm."""
         no_design(design)
         value = checks.array("mu", mu)
@@ -227,7 +225,7 @@ class MixtureMeta(MetaBase[ArmStats, MixtureDigest]):
     def figures(self) -> dict[str, FloatArray]:
         return dict(zip(self.priors.PARAMETERS, self.priors.parameters(), strict=True))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonDict:
         return {
             "model": self.NAME,
             "family": type(self.priors).__name__,
@@ -239,7 +237,7 @@ class MixtureMeta(MetaBase[ArmStats, MixtureDigest]):
         }
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
+    def from_dict(cls, data: JsonDict) -> Self:
         if data["family"] not in FAMILIES:
             raise ValueError(f"unknown kind {data['family']!r}; is it registered (register_arms)?")
         logs = from_null(data["log_weights"])

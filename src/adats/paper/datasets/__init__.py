@@ -1,8 +1,8 @@
 """Images to classify online: MNIST and its like, Omniglot, scikit-learn's digits."""
 
+from adats.models.core.types import AnyPath
 from adats.paper.datasets.cnn import Progress
 from adats.paper.datasets.digits import load_digits
-from adats.paper.datasets.find import Folder
 from adats.paper.datasets.images import ImageData, Split
 from adats.paper.datasets.mnist import load_mnist
 from adats.paper.datasets.omniglot import load_omniglot
@@ -14,7 +14,7 @@ NAMES = ("digits", "mnist", "omniglot")
 
 def load(
     name: str,
-    data: Folder | None = None,
+    data: AnyPath | None = None,
     *,
     download: bool = True,
     progress: Progress | None = None,

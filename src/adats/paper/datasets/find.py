@@ -4,7 +4,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-Folder = str | os.PathLike[str]
+from adats.models.core.types import AnyPath
+
 VARIABLE = "ADATS_DATA"
 
 
@@ -27,7 +28,7 @@ class Dataset:
 
 
 def find(
-    dataset: Dataset, data: Folder | None = None, *, download: bool = True
+    dataset: Dataset, data: AnyPath | None = None, *, download: bool = True
 ) -> tuple[Path, ...]:
     """The path of every file, all from one folder.
 

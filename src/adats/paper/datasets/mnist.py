@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from adats.paper.datasets.find import Dataset, DatasetFile, Folder, find
+from adats.models.core.types import AnyPath
+from adats.paper.datasets.find import Dataset, DatasetFile, find
 from adats.paper.datasets.images import Bytes, ImageData, Split, grey, halves, shrink
 
 SIDE = 7  # 28 × 28 pixels become 7 × 7 = 49 features
@@ -29,7 +30,7 @@ MNIST = Dataset(
 )
 
 
-def load_mnist(data: Folder | None = None, *, download: bool = True) -> ImageData:
+def load_mnist(data: AnyPath | None = None, *, download: bool = True) -> ImageData:
     """MNIST's training images in two halves, each averaged to 7 × 7 = 49 features.
 
     The paper splits the 60,000 into equal halves and does not say how: here images of one class

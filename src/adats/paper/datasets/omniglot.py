@@ -6,10 +6,10 @@ import os
 import numpy as np
 
 from adats.models.core import files
-from adats.models.core.types import FloatArray
+from adats.models.core.types import AnyPath, FloatArray
 from adats.paper.datasets.characters import DRAWERS, read_characters
 from adats.paper.datasets.cnn import RECIPE, TRAINING, Progress, Training, learn_features
-from adats.paper.datasets.find import Dataset, DatasetFile, Folder, cache_folder, find
+from adats.paper.datasets.find import Dataset, DatasetFile, cache_folder, find
 from adats.paper.datasets.images import Bytes, ImageData, Split, grey
 
 GITHUB = "https://raw.githubusercontent.com/brendenlake/omniglot/master/python/"
@@ -31,7 +31,7 @@ OMNIGLOT = Dataset(
 
 
 def load_omniglot(
-    data: Folder | None = None,
+    data: AnyPath | None = None,
     *,
     download: bool = True,
     training: Training = TRAINING,

@@ -1,8 +1,9 @@
 """The figures of the grid of click problems."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from adats import plots
 from adats.paper.experiments.clicks_claims import (
     GRID,
     NOTHING,
@@ -14,9 +15,6 @@ from adats.paper.experiments.panels import Outcome, of_part
 from adats.plots import heat
 from adats.simulation.learners import label_of
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 WORDS = {"pooled-ts": "pooled", "flat-ts": "alone"}  # of rivals
 
 
@@ -25,7 +23,7 @@ def _values(outcomes: Sequence[Outcome], name: str) -> list[Any]:
     return sorted({setting(o, name) for o in outcomes})
 
 
-def ratios_figure(agent: str, high: float, outcomes: Sequence[Outcome]) -> "Figure":
+def ratios_figure(agent: str, high: float, outcomes: Sequence[Outcome]) -> "plots.Figure":
     """An agent's regret over that of the better rival in every cell; framed above `high`."""
     bases, arms = _values(outcomes, "base"), _values(outcomes, "arms")
 

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,12 +11,8 @@ from adats.models.core.types import FloatArray
 from adats.paper.experiments.measures import CLOSE, ratio
 from adats.paper.experiments.panels import Outcome
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-
-def regret_panels(outcomes: Sequence[Outcome], columns: int) -> "Figure":
+def regret_panels(outcomes: Sequence[Outcome], columns: int) -> "plots.Figure":
     """Cumulative regret, a panel an outcome."""
     return plots.regret_figure([chart(o) for o in outcomes], columns=columns)
 
@@ -37,7 +32,7 @@ def _from_zero(values: FloatArray) -> FloatArray:
     return np.concatenate(([0.0], values.ravel()))
 
 
-def spread_figure(outcomes: Sequence[Outcome], columns: int) -> "Figure":
+def spread_figure(outcomes: Sequence[Outcome], columns: int) -> "plots.Figure":
     """A row a problem: what learning σ_0 costs, what a wrong one does, and regret over tasks.
 
     Of the regrets over tasks those at the paper's σ_0 are shown.
@@ -77,7 +72,7 @@ def _ratios(
     return plots.Chart(title, note, np.array([_spread(o) for o in outcomes]), curves)
 
 
-def _as_ratios(axes: "Axes", ratios: plots.Chart, log: bool) -> "Axes":
+def _as_ratios(axes: "plots.Axes", ratios: plots.Chart, log: bool) -> "plots.Axes":
     """The axes of a curve over tasks, turned into those of ratios over σ_0."""
     for line, curve in zip(list(axes.get_lines()), ratios.curves.values(), strict=True):
         axes.errorbar(

@@ -1,16 +1,13 @@
 """How what the runs measure grows with a size, as a power of it: slopes on logarithmic axes."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from adats import plots
 from adats.models.core.types import FloatArray
 from adats.paper.experiments.measures import Measure, standard_error
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 class Growth(NamedTuple):
@@ -74,7 +71,7 @@ def slopes_note(growths: Mapping[str, Growth]) -> str:
 
 def log_log_figure(
     charts: Sequence[plots.Chart], across: Sequence[str], *, label: str, columns: int = 2
-) -> "Figure":
+) -> "plots.Figure":
     """Charts on logarithmic axes; `across` is what each has along x."""
     figure = plots.regret_figure(charts, columns=columns, label=label)
     for axes, chart, name in zip(figure.axes, charts, across, strict=True):

@@ -10,7 +10,8 @@ from adats.learning.tables import LinearTable
 from adats.models import LatentLinearMeta
 from adats.models.core.types import FloatArray, Rng
 from adats.simulation.kernels.registry import loops_of, plain_absorb
-from adats.simulation.play import absorb_and_renew, compiled_task
+from adats.simulation.one_task import compiled_task
+from adats.simulation.play import absorb_and_renew
 from adats.simulation.problems.classification import (
     ClassificationProblem,
     LogisticClassification,

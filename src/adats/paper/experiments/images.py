@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypedDict
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 
+from adats import plots
 from adats.models.core.types import Rng
 from adats.paper.datasets import ImageData, Split, load
 from adats.paper.experiments import image_report, records
@@ -43,9 +44,6 @@ from adats.simulation.problems.classification import (
     LogisticClassification,
 )
 from adats.simulation.simulate import simulate
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SHOWN = 4  # classes in the figures
 RIVAL = "AdaTS, Gaussian, reading (b)"  # in the figure of logistic agents
@@ -196,7 +194,7 @@ class ImageExperiment(Experiment):
         return image_report.report_parts(self.name, outcomes)
 
 
-def _figure(reading: str, outcomes: Sequence[Outcome]) -> "Figure":
+def _figure(reading: str, outcomes: Sequence[Outcome]) -> "plots.Figure":
     some = of_reading(reading, outcomes)[:SHOWN]
     charts = [
         replace(chart(o), title=o.panel.title.removesuffix(f", {reading}"), note=READINGS[reading])

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,9 +17,6 @@ from adats.paper.experiments.simulations import PAPER_AGENTS, SHARED, gaussian_p
 from adats.paper.experiments.spec import PanelExperiment
 from adats.paper.information import RealisedInformation, realised_information
 from adats.simulation.learners import label_of
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TASKS, SHOWN = 100, (1, 10, 100)
 LEMMA = "Lemma 4"
@@ -83,7 +79,7 @@ def _below(field: str) -> Measures:
     return measures
 
 
-def figure(outcomes: Sequence[Outcome]) -> "Figure":
+def figure(outcomes: Sequence[Outcome]) -> "plots.Figure":
     """A row a problem: both informations over tasks, and their bounds."""
     charts = []
     for o in outcomes:

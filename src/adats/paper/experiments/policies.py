@@ -17,7 +17,7 @@ from adats.paper.experiments.report_text import ReportParts
 from adats.paper.experiments.simulations import SHARED, gaussian_panel, linear_panel
 from adats.paper.experiments.spec import Drawings, PanelExperiment, Tables
 from adats.simulation.kernels.registry import NUMBERED, LoopInput, register
-from adats.simulation.play import plain_task
+from adats.simulation.one_task import plain_task
 from adats.simulation.problems import GaussianProblem, LinearProblem, Problem
 
 AGENTS = ("oracle-ts", "ada-ts", *INDEX_AGENTS, "ada-greedy")

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,13 +10,10 @@ from adats.paper.experiments.figures import chart
 from adats.paper.experiments.measures import TAIL, tail
 from adats.paper.experiments.panels import Outcome, of_part
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 TICKS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0)
 
 
-def tasks_figure(outcomes: Sequence[Outcome]) -> "Figure":
+def tasks_figure(outcomes: Sequence[Outcome]) -> "plots.Figure":
     """Regret of each task over its number, on a logarithmic axis."""
     charts = []
     for o in of_part("table", outcomes):
@@ -40,7 +36,7 @@ def tasks_figure(outcomes: Sequence[Outcome]) -> "Figure":
     return figure
 
 
-def tails_figure(outcomes: Sequence[Outcome]) -> "Figure":
+def tails_figure(outcomes: Sequence[Outcome]) -> "plots.Figure":
     """The share of runs with more than x regret in all."""
     charts = []
     for o in of_part("table", outcomes):
@@ -60,7 +56,7 @@ def tails_figure(outcomes: Sequence[Outcome]) -> "Figure":
     return figure
 
 
-def many_figure(outcomes: Sequence[Outcome]) -> "Figure":
+def many_figure(outcomes: Sequence[Outcome]) -> "plots.Figure":
     """Cumulative regret over many tasks."""
     charts = [
         replace(chart(o), title=o.panel.title.rsplit(", ", 1)[0], note=_runs(o))

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,9 +20,6 @@ from adats.paper.experiments.simulations import SHARED, gaussian_panel, linear_p
 from adats.paper.experiments.spec import PanelExperiment
 from adats.simulation.learners import label_of
 from adats.simulation.problems import LinearProblem
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 LEARNERS = ("ada-ts", "meta-ts")
 AGENTS = ("oracle-ts", *LEARNERS)
@@ -203,7 +199,7 @@ CLAIMS = (
 # What is shown
 
 
-def price_figure(outcomes: Sequence[Outcome]) -> "Figure":
+def price_figure(outcomes: Sequence[Outcome]) -> "plots.Figure":
     """Prices over m and over n, with their slopes."""
     charts, across = [], []
     for problem, part, sweep in sweeps(outcomes):
@@ -215,7 +211,7 @@ def price_figure(outcomes: Sequence[Outcome]) -> "Figure":
     return growth.log_log_figure(charts, across, label="regret above OracleTS's")
 
 
-def bounds_figure(outcomes: Sequence[Outcome]) -> "Figure":
+def bounds_figure(outcomes: Sequence[Outcome]) -> "plots.Figure":
     """The regret of AdaTS, and Theorem 5 with each of its terms."""
     charts, across = [], []
     for problem, part, sweep in sweeps(outcomes):

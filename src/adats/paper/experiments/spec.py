@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from adats import plots
 from adats.paper.experiments import figures, records, report_text
@@ -16,14 +16,11 @@ from adats.paper.experiments.report_text import Record, ReportParts
 from adats.simulation.problems import Problem
 from adats.simulation.provenance import parquet_bytes
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 Progress = Callable[[str, int, int], None]  # what is done, how much of it, of how much
 Advance = Callable[[int], None]  # how much more is done
 
 
-Draw = Callable[[Sequence[Outcome]], "Figure"]
+Draw = Callable[[Sequence[Outcome]], "plots.Figure"]
 Drawings = Mapping[str, Draw]
 Tables = Mapping[str, Callable[[Sequence[Outcome]], records.Columns]]
 
@@ -123,7 +120,7 @@ class PanelExperiment(Experiment):
     about: str
     panels: tuple[Panel, ...]
     columns: int = 3
-    draw: Callable[[Sequence[Outcome], int], "Figure"] = figures.regret_panels
+    draw: Callable[[Sequence[Outcome], int], "plots.Figure"] = figures.regret_panels
     drawings: Mapping[str, tuple[str, Draw]] = field(default_factory=dict)  # captions, and how
     sections: Callable[[Sequence[Outcome]], Sequence[str]] = lambda _: ()  # before the regrets
 

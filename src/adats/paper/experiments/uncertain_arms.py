@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from functools import partial
 from math import sqrt
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,9 +18,6 @@ from adats.paper.experiments.report_text import table
 from adats.paper.experiments.spec import PanelExperiment
 from adats.simulation.learners import label_of
 from adats.simulation.problems import SemibanditProblem
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 ARMS, SIZE, SPREAD = 20, 4, 0.3
 UNCERTAIN = (2, 5, 10, 20)  # K'
@@ -66,7 +62,7 @@ def _at_most_root(agent: str) -> Measures:
     return measures
 
 
-def figure(outcomes: Sequence[Outcome]) -> "Figure":
+def figure(outcomes: Sequence[Outcome]) -> "plots.Figure":
     """Regret over K', and Theorem 6 for one task, beside √(K'/K) of where all are uncertain."""
     x = np.array([float(uncertain(o)) for o in outcomes])
     roots = np.sqrt(x / ARMS)

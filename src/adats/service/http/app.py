@@ -14,7 +14,7 @@ from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.routing import Route, Router
 
 from adats.models.core.errors import UnknownTask
-from adats.service import answers, export
+from adats.service import answers, export, reports
 from adats.service.commit_queue import CommitQueue
 from adats.service.engine import Engine
 from adats.service.errors import (
@@ -56,6 +56,7 @@ from adats.service.messages import (
     RewardBatchRequest,
     RewardRequest,
 )
+from adats.service.pages.routes import Pages
 from adats.service.served_experiment import ServedExperiment
 from adats.service.shared_queue import Folder, SharedQueue
 from adats.service.spec import parse
@@ -109,6 +110,7 @@ class Service:
         with engine.store.view() as view:
             keys = ApiKeys(view.key_rows())
         self.access = AccessControl(keys, hosts, reopened=reopened)
+        self.pages = Pages(self._readers, self.access, self.metrics, engine.now)
         self._controls: dict[tuple[str, str], Action | None] = {}  # of experiments in use
 
     def _watch(self) -> None:
@@ -292,7 +294,7 @@ class Service:
 
     async def report(self, request: Request) -> Reply:
         now = self._engine.now()
-        return await self._read(request, lambda view, row: answers.report(view, row, now))
+        return await self._read(request, lambda view, row: reports.report(view, row, now))
 
     async def _read(
         self, request: Request, answer: Callable[[ReadView, ExperimentRow], msgspec.Struct]
@@ -397,6 +399,7 @@ def make_app(
         Route(path.replace(":path}", ":any}"), MethodRouter(endpoints))
         for path, endpoints in paths.items()
     ]
+    routes += service.pages.routes()
     return Router(routes, default=no_route, lifespan=service.lifespan, redirect_slashes=False)
 
 

@@ -30,6 +30,7 @@ from adats.service.http.metrics import Metrics
 from adats.service.http.operations import Operation
 from adats.service.keys import OPEN_TENANT, ApiKeys
 from adats.service.messages import Error
+from adats.service.pages import sessions
 
 T = TypeVar("T")
 Json = dict[str, "Json"] | list["Json"] | str | float | bool | None
@@ -102,6 +103,20 @@ class AccessControl:
         if operation.write and not access.write:
             raise Forbidden("this key may only read")
         return access.tenant
+
+    def reader(self, headers: dict[bytes, bytes]) -> tuple[str, bool]:
+        """Whose experiments a page shows, and whether by a session; it raises if nobody's."""
+        if not self._needs_key:
+            self._check_host(headers.get(b"host", b""))
+            return OPEN_TENANT, False
+        access = sessions.access_of(self._keys, sessions.session_in(headers.get(b"cookie", b"")))
+        if access is None:
+            raise Unauthorized(NO_KEY)
+        return access.tenant, True
+
+    def sign_in(self, key: str) -> str | None:
+        """A session, if there is such a key."""
+        return sessions.new_session(self._keys, key)
 
     def _check_host(self, host: bytes) -> None:
         if host == self._last_host:

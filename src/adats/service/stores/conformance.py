@@ -146,11 +146,11 @@ def _counting(open_store: Open, name: str) -> None:
     store = open_store(name)
     row = _experiment(store)
     own, other = Bucket(row.id, 3600, 3600, '"a"', 0), Bucket(row.id, 0, 86400, "null", -1)
-    large = Counts(2, 1, 1, 1, 3 << 2000, 5 << 4000)
-    for counts in ({own: large}, {own: Counts(1, 0, 0, 0, 1, 1), other: large}):
+    large = Counts(2, 1, 1, 1, 1, 1, 3 << 2000, 5 << 4000)
+    for counts in ({own: large}, {own: Counts(1, 0, 0, 0, 0, 0, 1, 1), other: large}):
         _begin(store, row)
         store.save(Changes(counts=counts))
-    expected = {own: Counts(3, 1, 1, 1, (3 << 2000) + 1, (5 << 4000) + 1), other: large}
+    expected = {own: Counts(3, 1, 1, 1, 1, 1, (3 << 2000) + 1, (5 << 4000) + 1), other: large}
     _same("differences add up, to the last digit", store.counts(row.id), expected)
     _begin(store, row)
     store.save(Changes(counts={other: Counts().plus(large, -1)}))
@@ -218,6 +218,11 @@ def _stale(open_store: Open, name: str) -> None:
     found = store.stale_tasks(row.id, 2, (-1, ""), 9)
     _same("the oldest first, then by name", found, [(0, "c"), (1, "a"), (1, "b")])
     _same("after one of them", store.stale_tasks(row.id, 2, (0, "c"), 1), [(1, "a")])
+    sizes = {"a": 3, "b": 9, "c": 7}
+    sized = {(row.id, t): TaskRow(b"", 0, None, size=size) for t, size in sizes.items()}
+    _save(store, row, tasks=sized)
+    with store.view() as view:
+        _same("the tasks with most rewards", view.largest_tasks(row.id, 2), ["b", "c"])
     if store.many_writers:  # every fold writes the total
         store.close()
         return

@@ -51,6 +51,7 @@ class TaskRow(NamedTuple):
     folded: bytes | None = None  # the statistics that are in the total, if those are others
     folded_in: int | None = None  # and in which: the commit that wrote it
     design: bytes | None = None  # if the task has one of its own
+    size: int | None = None  # of n rewards, n > 0: 2 log2(1 + n), rounded down
 
 
 class LearnedReward(NamedTuple):
@@ -145,12 +146,12 @@ class KeyRow(NamedTuple):
 
 
 class Bucket(NamedTuple):
-    """Decisions of one hour, or of one day, that chose the same arm."""
+    """Decisions of one hour, or of one day, that chose the same arm; or of a group of tasks."""
 
     experiment: int
     start: int  # seconds since 1970
     span: int  # seconds
-    arm: str  # in JSON; null for several at once
+    arm: str  # in JSON; null for several at once; or a name that is no JSON, such as group 7
     held_out: int  # 1, or 0; -1 if they could not be
     metric: str = ""  # whose values are counted; empty: rewards
 
@@ -162,16 +163,20 @@ class Counts(NamedTuple):
     explored: int = 0
     rewarded: int = 0  # have a reward, counted or held
     counted: int = 0
+    nonzero: int = 0  # rewards that count and are not 0
+    unlikely: int = 0  # had a propensity below `FLOOR`
     sum: int = 0  # of rewards that count
     squares: int = 0  # of the same
 
     def plus(self, other: "Counts", sign: int = 1) -> "Counts":
-        decisions, explored, rewarded, counted, total, squares = other
+        decisions, explored, rewarded, counted, nonzero, unlikely, total, squares = other
         return Counts(
             self.decisions + sign * decisions,
             self.explored + sign * explored,
             self.rewarded + sign * rewarded,
             self.counted + sign * counted,
+            self.nonzero + sign * nonzero,
+            self.unlikely + sign * unlikely,
             self.sum + sign * total,
             self.squares + sign * squares,
         )
@@ -273,7 +278,12 @@ class Reader(Protocol):
         """In order; of some time only, if that is given."""
         ...
 
-    def decisions_of(self, experiment: int, task: str) -> list[DecisionRow]: ...
+    def decisions_of(
+        self, experiment: int, task: str, last: int | None = None
+    ) -> list[DecisionRow]:
+        """In order; the last ones only, if their number is given."""
+        ...
+
     def counts(self, experiment: int) -> dict[Bucket, Counts]: ...
 
 
@@ -295,6 +305,10 @@ class ReadView(Reader, Protocol):
 
     def rewards(self, experiment: int) -> Iterator[RewardRow]: ...
     def changes(self, experiment: int) -> Iterator[ChangeRow]: ...
+    def largest_tasks(self, experiment: int, limit: int) -> list[str]:
+        """Those of the greatest size."""
+        ...
+
     def beliefs(self, experiment: int) -> Iterator[BeliefRow]: ...
     def overdue(self, experiment: int, now: float) -> float | None: ...
     def due_count(self, now: float) -> int: ...

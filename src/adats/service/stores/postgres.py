@@ -308,7 +308,7 @@ class PostgresStore(PostgresReader):
         new, gone = [], []
         for bucket, difference in added.items():
             counts = kept.get(bucket, Counts()).plus(difference)
-            if min(counts[:4]) < 0:
+            if min(counts[:6]) < 0:
                 raise damaged(f"the counter of {bucket.start}")
             if counts.decisions:
                 new.append(dict(zip(sql.HOURLY, counts_row(bucket, counts), strict=True)))

@@ -151,10 +151,12 @@ class PostgresReader:
             decision_from, self._stream(f"SELECT {_NUMBERED} {_FROM} WHERE {where} {order}", values)
         )
 
-    def decisions_of(self, experiment: int, task: str) -> list[DecisionRow]:
-        where = "WHERE t.experiment = %s AND t.task = %s ORDER BY d.id"
-        found = self._all(f"SELECT {_NUMBERED} {_FROM} {where}", (experiment, task))
-        return [decision_from(row) for row in found]
+    def decisions_of(
+        self, experiment: int, task: str, last: int | None = None
+    ) -> list[DecisionRow]:
+        where = "WHERE t.experiment = %s AND t.task = %s ORDER BY d.id DESC LIMIT %s"
+        found = self._all(f"SELECT {_NUMBERED} {_FROM} {where}", (experiment, task, last))
+        return [decision_from(row) for row in reversed(found)]
 
     def counts(self, experiment: int) -> dict[Bucket, Counts]:
         sql = f"SELECT {HOURLY} FROM hourly WHERE experiment = %s ORDER BY start"
@@ -200,11 +202,18 @@ class PostgresReadView(PostgresReader):
 
     def tasks(self, experiment: int) -> Iterator[tuple[str, TaskRow]]:
         sql = (
-            "SELECT t.task, t.design, f.stats, f.rounds, f.pending, f.generation FROM folded f "
-            "JOIN tasks t ON t.id = f.task_id WHERE f.experiment = %s ORDER BY t.id"
+            "SELECT t.task, t.design, f.size, f.stats, f.rounds, f.pending, f.generation "
+            "FROM folded f JOIN tasks t ON t.id = f.task_id WHERE f.experiment = %s ORDER BY t.id"
         )
-        for task, design, stats, *row in self._stream(sql, (experiment,)):
-            yield task, TaskRow(unpacked(stats), *row)._replace(design=design)
+        for task, design, size, stats, *row in self._stream(sql, (experiment,)):
+            yield task, TaskRow(unpacked(stats), *row)._replace(design=design, size=size)
+
+    def largest_tasks(self, experiment: int, limit: int) -> list[str]:
+        sql = (
+            "SELECT t.task FROM folded f JOIN tasks t ON t.id = f.task_id "
+            "WHERE f.experiment = %s AND f.size IS NOT NULL ORDER BY f.size DESC LIMIT %s"
+        )
+        return [task for (task,) in self._all(sql, (experiment, limit))]
 
     def unfolded(self, experiment: int) -> set[str]:
         sql = (

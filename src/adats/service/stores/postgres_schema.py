@@ -25,8 +25,9 @@ CREATE TABLE tasks (
 CREATE TABLE folded (
     task_id bigint PRIMARY KEY, experiment integer NOT NULL,
     seq bigint NOT NULL, stats bytea NOT NULL, rounds bigint NOT NULL, pending bytea,
-    generation bigint
+    generation bigint, size smallint
 ) WITH (fillfactor = 70);
+CREATE INDEX folded_by_size ON folded (experiment, size) WHERE size IS NOT NULL;
 CREATE INDEX folded_by_generation ON folded (experiment, generation)
     WHERE generation IS NOT NULL;
 CREATE TABLE folds (
@@ -72,8 +73,9 @@ CREATE INDEX beliefs_by_experiment ON beliefs (experiment);
 CREATE TABLE hourly (
     experiment integer NOT NULL, start bigint NOT NULL, span integer NOT NULL, arm text NOT NULL,
     held_out smallint NOT NULL, metric text NOT NULL, decisions bigint NOT NULL,
-    explored bigint NOT NULL, rewarded bigint NOT NULL, counted bigint NOT NULL, sum text NOT NULL,
-    squares text NOT NULL, PRIMARY KEY (experiment, start, span, arm, held_out, metric)
+    explored bigint NOT NULL, rewarded bigint NOT NULL, counted bigint NOT NULL,
+    nonzero bigint NOT NULL, unlikely bigint NOT NULL, sum text NOT NULL, squares text NOT NULL,
+    PRIMARY KEY (experiment, start, span, arm, held_out, metric)
 ) WITH (fillfactor = 50);
 CREATE TABLE keys (
     id text PRIMARY KEY, tenant text NOT NULL, hash bytea NOT NULL, write smallint NOT NULL,

@@ -116,12 +116,13 @@ WITH made AS (
         d text)
     WHERE t.id = x.id
 ), folded AS (
-    INSERT INTO folded (task_id, experiment, seq, stats, rounds, pending, generation)
-    SELECT id, e, seq, decode(s, 'base64'), n, decode(p, 'base64'), g
+    INSERT INTO folded (task_id, experiment, seq, stats, rounds, pending, generation, size)
+    SELECT id, e, seq, decode(s, 'base64'), n, decode(p, 'base64'), g, z
     FROM json_to_recordset(%(folded)s::json) AS x(id bigint, e int, seq bigint, s text, n bigint,
-        p text, g bigint)
+        p text, g bigint, z smallint)
     ON CONFLICT (task_id) DO UPDATE SET seq = EXCLUDED.seq, stats = EXCLUDED.stats,
-        rounds = EXCLUDED.rounds, pending = EXCLUDED.pending, generation = EXCLUDED.generation
+        rounds = EXCLUDED.rounds, pending = EXCLUDED.pending, generation = EXCLUDED.generation,
+        size = EXCLUDED.size
 ), folds AS (
     INSERT INTO folds (task_id, seq, version)
     SELECT id, seq, v FROM json_to_recordset(%(folds)s::json) AS x(id bigint, seq bigint, v bigint)
@@ -202,7 +203,7 @@ WITH gone AS (
 )
 INSERT INTO hourly ({_HOURLY}) SELECT {_HOURLY}
 FROM json_to_recordset(%(new)s::json) AS x({_BUCKET}, decisions bigint, explored bigint,
-    rewarded bigint, counted bigint, sum text, squares text)
+    rewarded bigint, counted bigint, nonzero bigint, unlikely bigint, sum text, squares text)
 ON CONFLICT ({", ".join(Bucket._fields)}) DO UPDATE
 SET {", ".join(f"{name} = EXCLUDED.{name}" for name in Counts._fields)}
 """

@@ -161,7 +161,8 @@ class GroupRows:
                 continue
             if key in self._last or not known.seq:
                 used.append(row | {"l": None, "d": design})
-            folded.append(row | {"e": key[0], "s": packed(state.stats), "g": state.generation})
+            row |= {"e": key[0], "s": packed(state.stats)}
+            folded.append(row | {"g": state.generation, "z": state.size})
         return used, folded
 
     def _folds(self) -> list[Row]:
@@ -242,4 +243,4 @@ def _later_part(row: DecisionRow) -> dict[str, Any]:
 
 
 def counts_row(bucket: Bucket, counts: Counts) -> list[Any]:
-    return [*bucket, *counts[:4], text_of(counts.sum), text_of(counts.squares)]
+    return [*bucket, *counts[:6], text_of(counts.sum), text_of(counts.squares)]

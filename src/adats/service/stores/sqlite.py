@@ -172,9 +172,22 @@ class SQLiteReader:
         sql = f"SELECT {_DECISION} FROM {table} WHERE {where} ORDER BY id"
         yield from map(rows.decision_from, self._all(sql, values))
 
-    def decisions_of(self, experiment: int, task: str) -> list[DecisionRow]:
-        sql = f"SELECT {_DECISION} FROM decisions WHERE experiment = ? AND task = ? ORDER BY id"
-        return [rows.decision_from(row) for row in self._all(sql, (experiment, task))]
+    def decisions_of(
+        self, experiment: int, task: str, last: int | None = None
+    ) -> list[DecisionRow]:
+        sql = (
+            f"SELECT {_DECISION} FROM decisions WHERE experiment = ? AND task = ? "
+            "ORDER BY id DESC LIMIT ?"
+        )
+        found = list(self._all(sql, (experiment, task, -1 if last is None else last)))
+        return [rows.decision_from(row) for row in reversed(found)]
+
+    def largest_tasks(self, experiment: int, limit: int) -> list[str]:
+        sql = (
+            "SELECT task FROM tasks WHERE experiment = ? AND size IS NOT NULL "
+            "ORDER BY size DESC LIMIT ?"
+        )
+        return [task for (task,) in self._all(sql, (experiment, limit))]
 
     def changes(self, experiment: int) -> Iterator[ChangeRow]:
         sql = f"SELECT {_CHANGE} FROM changes WHERE experiment = ? ORDER BY rowid"
@@ -409,7 +422,7 @@ class SQLiteStore(SQLiteReader):
                 kept = self._one(f"SELECT {_COUNTS} FROM hourly WHERE {where}", bucket)
                 counts = Counts() if kept is None else rows.counts_from(kept)[1]
             counts = self._counts[bucket] = counts.plus(difference)
-            if min(counts[:4]) < 0:
+            if min(counts[:6]) < 0:
                 raise rows.damaged(f"the counter of {bucket.start}")
             if counts.decisions:
                 changed.append(rows.counts_to_keep(bucket, counts))

@@ -47,6 +47,7 @@ TABLES = {
             "tasks_by_name": "experiment, task",
             "tasks_by_generation": "experiment, generation, task",
             "tasks_unfolded": "experiment, folded_in",
+            "tasks_by_size": "experiment, size",
         },
     ),
     "decisions": _Table(
@@ -73,6 +74,7 @@ TABLES = {
 PARTIAL = {  # only where it is not null
     "tasks_by_generation": "generation",
     "tasks_unfolded": "folded_in",
+    "tasks_by_size": "size",
     "decisions_due": "due",
 }
 

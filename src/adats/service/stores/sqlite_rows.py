@@ -147,6 +147,8 @@ def task_checksum(key: TaskKey, row: TaskRow) -> int:
         more = (*more, row.folded_in)
     if row.design is not None:
         crc = zlib.crc32(row.design, crc)
+    if row.size is not None:
+        more = (*more, "size", row.size)
     return zlib.crc32(msgspec.json.encode((*key, row.rounds, *more)), crc)
 
 

@@ -91,6 +91,8 @@ CREATE TABLE totals (experiment INTEGER PRIMARY KEY, total BLOB NOT NULL, crc IN
 ALTER TABLE experiments ADD COLUMN total_version INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE tasks ADD COLUMN folded BLOB;
 ALTER TABLE tasks ADD COLUMN folded_in INTEGER;
+ALTER TABLE tasks ADD COLUMN size INTEGER;
+CREATE INDEX tasks_by_size ON tasks (experiment, size) WHERE size IS NOT NULL;
 CREATE INDEX tasks_unfolded ON tasks (experiment, folded_in) WHERE folded_in IS NOT NULL;
 ALTER TABLE experiments ADD COLUMN status TEXT NOT NULL DEFAULT 'running';
 ALTER TABLE tasks ADD COLUMN design BLOB;
@@ -101,8 +103,8 @@ CREATE TABLE hourly (
     experiment INTEGER NOT NULL, start INTEGER NOT NULL, span INTEGER NOT NULL, arm TEXT NOT NULL,
     held_out INTEGER NOT NULL, metric TEXT NOT NULL, decisions INTEGER NOT NULL,
     explored INTEGER NOT NULL, rewarded INTEGER NOT NULL, counted INTEGER NOT NULL,
-    sum TEXT NOT NULL, squares TEXT NOT NULL, crc INTEGER NOT NULL,
-    PRIMARY KEY (experiment, start, span, arm, held_out, metric)
+    nonzero INTEGER NOT NULL, unlikely INTEGER NOT NULL, sum TEXT NOT NULL, squares TEXT NOT NULL,
+    crc INTEGER NOT NULL, PRIMARY KEY (experiment, start, span, arm, held_out, metric)
 ) WITHOUT ROWID;
 """
 

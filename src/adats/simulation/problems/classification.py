@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from adats.models import LatentLinearMeta, LinearMeta
 from adats.models.core import checks
 from adats.models.core.frozen import fill
-from adats.models.core.types import FloatArray, IntArray, Rng
+from adats.models.core.types import FloatArray, IntArray, JsonDict, Rng
 from adats.simulation.kernels.registry import register
 from adats.simulation.problems.problem import BuiltInProblem, Instance, M, Start, first_of_features
 
@@ -82,7 +82,7 @@ class PictureProblem(BuiltInProblem[M]):
         meta = self.meta()  # made here, so that all workers have the same to the last bit
         meta.prior_given(self.mu)  # raises if mu does not fit
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> JsonDict:
         pictures, dim = self.features.shape
         settings = {"name": self.name, "pictures": pictures, "dim": dim}
         for setting in ("positive", "arms", "sure", "meta_scale"):
@@ -120,7 +120,7 @@ class ClassificationProblem(PictureProblem[LinearMeta]):
         mean, variance = np.zeros(self.features.shape[1]), self.meta_scale**2
         return LinearMeta(mean, variance, task_cov=self.task_cov, noise=self.noise)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> JsonDict:
         return {**super().describe(), "noise": self.noise}
 
 

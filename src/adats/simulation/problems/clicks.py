@@ -10,7 +10,7 @@ import numpy as np
 
 from adats.models.core import checks
 from adats.models.core.frozen import fill
-from adats.models.core.types import FloatArray, IntArray, MetaBelief, Rng
+from adats.models.core.types import FloatArray, IntArray, JsonDict, MetaBelief, Rng
 from adats.models.default_prior import (
     BASE_SCALE,
     COEFFICIENT,
@@ -66,7 +66,7 @@ class LatentClicks(BuiltInProblem[M]):
         """Whether rewards are counts; else they are 0 or 1."""
         return self.rewards == "count"
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> JsonDict:
         settings = {"name": self.name, **{f.name: getattr(self, f.name) for f in fields(self)}}  # type: ignore[arg-type]
         mu = settings.pop("mu")
         return settings if mu is None else {**settings, "mu": mu.tolist()}

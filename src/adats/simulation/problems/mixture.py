@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from adats.models import MixtureMeta
 from adats.models.core.frozen import fill
 from adats.models.core.product import ProductArms
-from adats.models.core.types import FloatArray, Rng
+from adats.models.core.types import FloatArray, JsonDict, Rng
 from adats.simulation.kernels.registry import register
 from adats.simulation.problems.problem import BuiltInProblem, Instance, Start
 
@@ -44,7 +44,7 @@ class MixtureProblem(BuiltInProblem[MixtureMeta]):
     def arms(self) -> int:
         return self.priors.n_arms
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> JsonDict:
         values = [p.tolist() for p in self.priors.parameters()]
         settings = {
             "name": self.name,

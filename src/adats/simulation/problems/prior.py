@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from adats.models import GaussianMeta, LinearMeta
 from adats.models.core import checks
 from adats.models.core.frozen import fill
-from adats.models.core.types import FloatArray, Rng
+from adats.models.core.types import FloatArray, JsonDict, Rng
 from adats.simulation.kernels.registry import GAUSSIAN_ARMS, register
 from adats.simulation.problems.problem import BuiltInProblem, Instance, Start
 
@@ -45,7 +45,7 @@ class PriorProblem(BuiltInProblem[Any]):
     def new_meta(self) -> Any:
         return self.prior
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> JsonDict:
         figures = {name: value.tolist() for name, value in self.prior.figures().items()}
         return {"name": self.name, "model": self.prior.model, "arms": self.arms, **figures}
 

@@ -14,7 +14,7 @@ from adats.models import GaussianMeta, LinearMeta, ModelMixture
 from adats.models.core import checks
 from adats.models.core.frozen import fill
 from adats.models.core.linalg import psd_factor
-from adats.models.core.types import FloatArray, IntArray, MetaBelief, Rng
+from adats.models.core.types import FloatArray, IntArray, JsonDict, MetaBelief, Rng
 
 M = TypeVar("M", bound=MetaBelief)
 
@@ -65,7 +65,7 @@ class Problem(Protocol):
         """What turns mean rewards into the best action."""
         ...
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> JsonDict:
         """The settings as plain values."""
         ...
 
@@ -198,7 +198,7 @@ class GaussianRewards(BuiltInProblem[M]):
     def _task_factor(self) -> FloatArray:
         return psd_factor(self.task_cov)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> JsonDict:
         settings = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
         for part in ("meta", "task"):
             if settings.get(f"{part}_cov") is not None:

@@ -12,7 +12,7 @@ from adats.agents.oracles import Oracle, ShortestPath, Top
 from adats.models.core import checks
 from adats.models.core.checks import count_of
 from adats.models.core.frozen import fill
-from adats.models.core.types import FloatArray, IntArray, Rng
+from adats.models.core.types import FloatArray, IntArray, JsonDict, Rng
 from adats.simulation.kernels.registry import register
 from adats.simulation.problems.problem import (
     GaussianModel,
@@ -136,7 +136,7 @@ class RoutingProblem(GaussianSets):
     def oracle(self) -> ShortestPath:
         return ShortestPath(self.edges, self.source, self.target, floor=self.floor)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> JsonDict:
         settings = super().describe()
         del settings["lengths"]
         return {**settings, "edges": len(self.edges), "floor": float(self.floor)}
