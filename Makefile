@@ -24,8 +24,14 @@ lint: .venv/.installed-dev
 test: lint
 	$(BIN)/pytest -q -n 2
 
+# A browser for the tests of pages: the machine's, Playwright's own, or Debian's.
+.venv/.browser: .venv/.installed-heavy
+	-command -v chromium || $(BIN)/playwright install chromium || \
+	(apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium)
+	@touch $@
+
 # What is heavy; and Hypothesis with a fresh seed, which repeats it: SEED=... make test-heavy
-test-heavy: .venv/.installed-heavy
+test-heavy: .venv/.installed-heavy .venv/.browser
 	$(BIN)/pytest -q -m heavy
 	@seed=$${SEED:-$$($(BIN)/python -c "import secrets; print(secrets.randbits(32))")}; \
 	echo "Hypothesis seed: $$seed"; \

@@ -141,5 +141,5 @@ def test_numbers_need_squares_and_arms_pulled_twice():
     once = np.ones((3, 2))
     with pytest.raises(ValueError, match="squares"):
         counted(once, once, "gaussian")
-    with pytest.raises(ValueError, match="no task pulled an arm twice"):
+    with pytest.raises(ValueError, match="no task pulled anything twice"):
         counted(once, once, "gaussian", once)

@@ -795,7 +795,7 @@ def test_other_methods_are_refused_and_the_right_ones_named(free, operation):
     assert set(answer.headers["allow"].split(", ")) - {"HEAD"} == allowed
 
 
-@pytest.mark.parametrize("path", ["/", "/v1", "/v1/", "/v2/experiments", "/docs/", "/healthz/x"])
+@pytest.mark.parametrize("path", ["/v1", "/v1/", "/v2/experiments", "/docs/", "/healthz/x"])
 def test_there_is_nothing_at_other_addresses(free, path):
     answer = raw(free, "GET", path)
     assert answer.status == 404

@@ -19,8 +19,10 @@ from adats.service.pages.content import MOST_POINTS, periods_of, thinned
 from adats.service.pages.figures import Line, Slope
 from adats.service.stores.interface import Bucket, Counts
 from adats.service.stores.sqlite import SQLiteKeys
+from asgi import talk
 from colour_vision import SIGHTS, ciede2000, lab
-from served import GAUSSIAN, Clock, Local, call, process
+from postgres import new_store
+from served import GAUSSIAN, Clock, Local, at_rest, call, process
 
 CLICKS = {
     "model": "binary",
@@ -179,6 +181,24 @@ def test_a_page_is_small_and_is_kept_for_some_seconds(service):
 def test_the_script_is_short():
     script = files("adats.service.pages").joinpath("page.js").read_text()
     assert len(script.splitlines()) <= 100
+
+
+def test_the_same_pages_on_postgresql():
+    calls = [("PUT", "/v1/experiments/x", CLICKS)]
+    for i in range(30):
+        made = {"task": f"t{i % 3}", "decision_id": str(i)}
+        calls.append(("POST", "/v1/experiments/x/decide", made))
+        told = {"decision_id": str(i), "reward": i % 2}
+        calls.append(("POST", "/v1/experiments/x/reward", told))
+    url = new_store("pages")
+    talk(url, calls)
+    at_rest(url)
+    paths = ("/", "/experiments/x", "/experiments/x/tasks/t1")
+    answers = talk(url, [("GET", path) for path in paths])
+    assert [status for status, _ in answers] == [200] * 3
+    assert "30 decisions" in answers[1][1]
+    assert answers[1][1].count('href="/experiments/x/tasks/') == 3
+    assert "Milliseconds" in answers[1][1]
 
 
 # who may see them

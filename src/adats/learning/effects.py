@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy.special import expit, logit, roots_genlaguerre
 
+from adats.learning.em import start_noise
 from adats.models.core.types import FloatArray, IntArray, Rng
 
 Rewards = Literal["binary", "count", "gaussian"]
@@ -153,9 +154,7 @@ def counted(
         raise ValueError("gaussian rewards need the sums of their squares too; pass squares")
     rest = float((squares - sums**2 / np.where(pulls > 0, pulls, 1.0)).sum())
     degrees = float((pulls - (pulls > 0)).sum())
-    if degrees <= 0 or rest <= 0:
-        raise ValueError("the noise cannot be told: no task pulled an arm twice")
-    return counts._replace(noise=rest / degrees)
+    return counts._replace(noise=start_noise(rest, degrees, float(np.sum(squares))))
 
 
 def _check(pulls: FloatArray, sums: FloatArray, rewards: Rewards) -> None:

@@ -26,6 +26,7 @@ Ts = TypeVarTuple("Ts")
 MOST_IN_GROUP, LONGEST_GROUP = 64, 0.01  # operations, and seconds
 LONG = 0.003  # seconds of an operation that is done alone, in the thread
 ANSWER_TIME = 0.005  # seconds in which a client that was answered asks again
+PART_OF_COMMIT = 0.5  # so much of the time of a commit is waited for others to share the next
 MOST_COSTS = 10_000  # experiments whose costs are known
 MOST_SETTLED = 200  # decisions in one transaction
 PATIENCE, PAUSE = 1.0, 0.01  # seconds to wait for a lock, and between two tries
@@ -86,8 +87,10 @@ class CommitQueue:
         self._waiting: FairQueue[WaitingJob] = FairQueue()
         self._cost: dict[tuple[str, str], float] = {}  # seconds of an operation, by experiment
         self._last_short: tuple[str, str] | None = None  # who had the last short operation
-        self._answered_at = 0.0
-        self._arrived = asyncio.Event()
+        self._answered_at = self._commit_time = 0.0  # of the last short operations
+        self._arrived = asyncio.Event()  # as many wait as are wanted
+        self._wanted = 1
+        self._expected = 0  # who waited when the last were answered, and those
         self._thread = ThreadPoolExecutor(1, "commit")
         self._worker: asyncio.Task[None] | None = None
         self._closing = False
@@ -126,13 +129,17 @@ class CommitQueue:
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         asked = (tenant, experiment, *more)
         self._waiting.put(tenant, experiment, WaitingJob(work, asked, done, size))
-        self._arrived.set()
+        if len(self._waiting) >= self._wanted:
+            self._arrived.set()
         return await done
 
     async def _work(self) -> None:
         while True:
             if self._waiting:
-                await self._wait_for_others()
+                if self._is_long(self._waiting.first()):
+                    await self._let_others_first()
+                else:
+                    await self._gather()
                 await self._run_group()
                 await asyncio.sleep(0)  # replies go out, requests come in
             elif self._closing:
@@ -145,19 +152,32 @@ class CommitQueue:
                 except TimeoutError:
                     await self._run_group()
 
-    async def _wait_for_others(self) -> None:
+    async def _let_others_first(self) -> None:
         """Clients that were just answered will ask again: who has had more time waits for them."""
         job, owner = self._waiting.first(), self._last_short
-        if owner is None or not self._is_long(job) or self._closing:
-            return
-        while self._waiting.first() is job and self._waiting.has_had_more(job.owner, owner):
-            self._arrived.clear()
-            try:
-                await asyncio.wait_for(
-                    self._arrived.wait(), self._answered_at - time.monotonic() + ANSWER_TIME
-                )
-            except TimeoutError:
+        while owner is not None and self._waiting.has_had_more(job.owner, owner):
+            arrived = await self._wait(len(self._waiting) + 1, ANSWER_TIME)
+            if not arrived or self._waiting.first() is not job:
                 return
+
+    async def _gather(self) -> None:
+        """The same, for a short time: the more share a commit, the less each of them costs."""
+        await self._wait(min(self._expected, MOST_IN_GROUP), PART_OF_COMMIT * self._commit_time)
+
+    async def _wait(self, wanted: int, seconds: float) -> bool:
+        """Until so many wait, or so long after the last answers."""
+        seconds += self._answered_at - time.monotonic()
+        if len(self._waiting) >= wanted or seconds <= 0 or self._closing:
+            return len(self._waiting) >= wanted
+        self._wanted = wanted
+        self._arrived.clear()
+        try:
+            await asyncio.wait_for(self._arrived.wait(), seconds)
+        except TimeoutError:
+            return False
+        finally:
+            self._wanted = 1
+        return True
 
     async def _run_group(self, alone: WaitingJob | None = None) -> None:
         """Carry out operations, commit, and reply."""
@@ -185,6 +205,8 @@ class CommitQueue:
             reply(job, result)
         if alone is None and group.jobs:
             self._last_short, self._answered_at = group.jobs[-1].owner, time.monotonic()
+            self._expected = len(self._waiting) + len(group.jobs)
+            self._commit_time = group.commit_seconds
 
     def _kept_waiting(self, alone: WaitingJob | None) -> list[WaitingJob]:
         """Operations of a group that could not even begin."""

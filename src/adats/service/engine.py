@@ -93,7 +93,7 @@ class Engine:
 
         What is left out is read when it is needed.
         """
-        tasks, decisions, rewards = set(), [], []
+        tasks, decisions, rewards, rewarded = set(), [], [], []
         known: dict[int, int] = {}  # versions
         for tenant, name, *request in asked:
             try:
@@ -110,14 +110,15 @@ class Engine:
                         decisions.append((served.id, one.decision_id))
                 elif isinstance(one, RewardRequest):
                     rewards.append(_reward_key(served, one))
+                    rewarded.append(served)
         if self.store.many_writers:  # all at once: they are locked in one order, then read
             self._bring_up(known, Keys(tasks, decisions, rewards, known.items()))
             return
         with suppress(DamagedStore):  # whoever needs what is damaged will find it
             self._group.load(Keys((), decisions, rewards))
-            for key in rewards:
+            for key, served in zip(rewards, rewarded, strict=True):
                 decision = self._group.decision(key.experiment, key.decision_id)
-                if decision is not None:
+                if decision is not None and decision.task not in served.task_cache:
                     tasks.add((key.experiment, decision.task))
             self._group.load(Keys(tasks))
 

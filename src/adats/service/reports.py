@@ -7,6 +7,7 @@ from typing import Any, cast
 import numpy as np
 
 from adats.models.core.types import Arm
+from adats.service.alarms import alarms_of
 from adats.service.counters import by_time, moments, tally
 from adats.service.errors import DamagedStore
 from adats.service.evaluation import lift as lifts
@@ -69,7 +70,7 @@ def report(view: ReadView, row: ExperimentRow, now: float) -> Report:
         },
         stop=stop,
         sentence=sentence,
-        alarms=[],
+        alarms=alarms_of(counts, spec, stop, now),
         state_version=row.version,
         prior_version=row.prior_version,
     )

@@ -30,9 +30,12 @@ from adats.service.stores.interface import SharedStore
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.2  # seconds before another try
 MOST_TRIES, PATIENCE = 20, 3.0  # and seconds in which others may be in the way
+GATHER = 0.001  # seconds in which clients that were answered ask again
 SHORT_WAIT = 0.005  # seconds for what somebody is known to hold
 FOLD_EVERY = 0.04  # seconds between looks at what is to be folded
 FOLD_AFTER = 0.05  # seconds that it waits at least, so that there is some of it
+OTHERS_FOLD = 3  # looks without anything to fold: somebody else does that
+FOLLOWING = 2.0  # times as long are both of these then
 AWAY = (StoreError, Again, OutcomeUnknown)  # what passes
 
 log = logging.getLogger("adats.service")
@@ -44,11 +47,17 @@ class SharedQueue(CommitQueue):
     def __init__(self, engine: Engine, *, most_waiting: int = 1000) -> None:
         super().__init__(engine, most_waiting=most_waiting)
         self._later: set[asyncio.Task[None]] = set()  # jobs that need what somebody holds
+        self._last_size = 0  # of the last group
 
     async def close(self) -> None:
         while self._later:
             await asyncio.wait(self._later)
         await super().close()
+
+    async def _wait_for_others(self) -> None:
+        """Clients that were just answered ask again: a moment later there are more in a group."""
+        if len(self._waiting) < self._last_size and not self._closing:
+            await asyncio.sleep(GATHER)
 
     async def _run_group(self, alone: WaitingJob | None = None) -> None:
         if time.monotonic() >= self._settle_at:
@@ -82,6 +91,7 @@ class SharedQueue(CommitQueue):
         await self._in_thread(self._whole, partial(self._run_alone, group), wait)
         self.trouble = None
         self.groups += 1
+        self._last_size = len(jobs)
         self._charge(group)
         for job, result in zip(group.jobs, group.results, strict=True):
             reply(job, result)
@@ -175,6 +185,7 @@ class Folder:
     def __init__(self, engine: Engine, folded: Callable[[float], None]) -> None:
         """`folded` is told how long the oldest of what was folded had waited."""
         self._engine, self._folded = engine, folded
+        self._misses = 0  # looks since there was something to fold
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="fold", daemon=True)
 
@@ -188,21 +199,26 @@ class Folder:
 
     def _work(self) -> None:
         said = ""
-        while not self._stop.wait(FOLD_EVERY * random.uniform(0.75, 1.25)):
+        while True:
+            patience = FOLLOWING if self._misses >= OTHERS_FOLD else 1.0
+            if self._stop.wait(FOLD_EVERY * patience * random.uniform(0.75, 1.25)):
+                return
             try:
-                self._fold_waiting()
+                self._fold_waiting(FOLD_AFTER * patience)
             except Exception as error:
                 self._engine.undo()
                 if not isinstance(error, AWAY) and str(error) != said:
                     log.error("a fold failed", exc_info=error)
                     said = str(error)
 
-    def _fold_waiting(self) -> None:
+    def _fold_waiting(self, for_long: float) -> None:
         engine = self._engine
         engine.begin()
-        for experiment in engine.store.waiting(FOLD_AFTER):
+        self._misses += 1
+        for experiment in engine.store.waiting(for_long):
             try:
                 if engine.fold(experiment):
+                    self._misses = 0
                     self._folded(engine.store.waited)
             except DamagedStore as error:  # the others go on
                 log.error("experiment %s is not folded: %s", experiment, error)

@@ -1,10 +1,12 @@
 """What each request asks of the engine, and the service as an ASGI application."""
 
 import asyncio
+import gc
 import logging
 import math
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TypeVar, TypeVarTuple, cast
 
@@ -32,6 +34,7 @@ from adats.service.http.docs_page import page
 from adats.service.http.endpoint import (
     AccessControl,
     Endpoint,
+    IdentifiedRouter,
     MethodRouter,
     RawBody,
     Reply,
@@ -53,8 +56,10 @@ from adats.service.messages import (
     ExperimentList,
     Health,
     RefusedDecision,
+    RefusedReward,
     RewardBatchRequest,
     RewardRequest,
+    RewardResult,
 )
 from adats.service.pages.routes import Pages
 from adats.service.served_experiment import ServedExperiment
@@ -67,7 +72,13 @@ MOST_NOTED = 10_000  # experiments whose control is kept in mind
 MOST_WAITING = 1000  # requests; more are turned away
 SCRUB_PAUSE = 1.0  # seconds between two looks at some rows of the store
 ERASE_PAUSE = 0.05  # seconds between two looks whether what was forgotten is gone
+TIDY_EVERY = 600.0  # seconds between two looks for cycles of objects that nobody uses any more
 REFRESH = 1.0  # seconds until a key that was added or removed is known
+NOT_COUNTED = {
+    "duplicate": "Rewards that came twice",
+    "late": "Rewards that came after their window",
+    "refused": "Rewards of batches that were refused",
+}
 VERBS = ("decide", "reward")  # first in the routes, which are tried one after another
 PARTLY_DAMAGED = "part of the store is damaged; the service's log says it"
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -110,7 +121,8 @@ class Service:
         with engine.store.view() as view:
             keys = ApiKeys(view.key_rows())
         self.access = AccessControl(keys, hosts, reopened=reopened)
-        self.pages = Pages(self._readers, self.access, self.metrics, engine.now)
+        self._not_counted: Counter[tuple[str, str, str]] = Counter()  # rewards, by what they were
+        self.pages = Pages(self._readers, self.access, self.metrics, engine.now, self._health)
         self._controls: dict[tuple[str, str], Action | None] = {}  # of experiments in use
 
     def _watch(self) -> None:
@@ -131,7 +143,8 @@ class Service:
         self._queue.start()
         if self._folder is not None:
             self._folder.start()
-        beside = [asyncio.create_task(work()) for work in (self._refresh_keys, self._scrub)]
+        works = (self._refresh_keys, self._scrub, self._tidy)
+        beside = [asyncio.create_task(work()) for work in works]
         try:
             yield
         finally:
@@ -165,6 +178,12 @@ class Service:
                 found = [str(error)]
             for line in found:
                 self._queue.note_damage(DamagedStore(line))
+
+    async def _tidy(self) -> None:
+        """Looking at all objects takes the longer, the more tasks are in memory: do it rarely."""
+        while True:
+            await asyncio.sleep(TIDY_EVERY)
+            gc.collect()
 
     # requests that go through the queue
 
@@ -213,9 +232,10 @@ class Service:
             if msgspec.structs.replace(given, rewards=None) != AnyRewardRequest():
                 raise Invalid("rewards", "give one reward or a batch of rewards, not both")
             batch = RewardBatchRequest(given.rewards)
-            return Reply(
-                await self._do(self._engine.rewards, request, batch, size=len(given.rewards))
-            )
+            size = len(given.rewards)
+            results = await self._do(self._engine.rewards, request, batch, size=size)
+            self._note_rewards(request, results.results)
+            return Reply(results)
         for field in ("decision_id", "reward"):
             if getattr(given, field) is None:
                 raise Invalid(field, f"a reward needs {field}")
@@ -225,7 +245,27 @@ class Service:
             given.reward_id,
             given.metrics,
         )
-        return Reply(await self._do(self._engine.reward, request, one))
+        result = await self._do(self._engine.reward, request, one)
+        self._note_rewards(request, (result,))
+        return Reply(result)
+
+    def _note_rewards(
+        self, request: Request, results: Iterable[RewardResult | RefusedReward]
+    ) -> None:
+        """Those that were duplicates, late or refused; for the page."""
+        for one in results:
+            status = "refused" if isinstance(one, RefusedReward) else one.status
+            if status in NOT_COUNTED and len(self._not_counted) < MOST_NOTED:
+                self._not_counted[request.tenant, request.path["name"], status] += 1
+
+    def _health(self, tenant: str, name: str) -> list[tuple[str, int]]:
+        found = [
+            (said, self._not_counted[tenant, name, what]) for what, said in NOT_COUNTED.items()
+        ]
+        if self._folder is not None:
+            said = "Milliseconds that other tasks' rewards waited last until decisions knew of them"
+            found.append((said, round(1000 * self.metrics.last_wait)))
+        return found
 
     async def forget(self, request: Request) -> Reply:
         return await self._erase(request, self._engine.forget, request.path["task"])
@@ -400,7 +440,9 @@ def make_app(
         for path, endpoints in paths.items()
     ]
     routes += service.pages.routes()
-    return Router(routes, default=no_route, lifespan=service.lifespan, redirect_slashes=False)
+    return IdentifiedRouter(
+        routes, default=no_route, lifespan=service.lifespan, redirect_slashes=False
+    )
 
 
 def _experiment(view: ReadView, request: Request) -> ExperimentRow:

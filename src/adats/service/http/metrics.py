@@ -41,6 +41,7 @@ class Metrics:
             buckets=WAITS,
             registry=self._registry,
         )
+        self.last_wait = 0.0
         self._known: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
 
     def request(self, operation: str, code: int, seconds: float) -> None:
@@ -54,6 +55,7 @@ class Metrics:
     def folded(self, seconds: float) -> None:
         """A fold, and how long the oldest of what it took in had waited."""
         self._folds.observe(seconds)
+        self.last_wait = seconds
 
     def watch(self, name: str, about: str, value: Callable[[], float]) -> None:
         """A figure that is read when it is asked for."""

@@ -68,6 +68,7 @@ class ExperimentContent(NamedTuple):
     lifts: list[Lift]  # at the end of each period, of all until then
     beliefs: Beliefs | None
     pending: list[tuple[str, int]]  # decisions without a reward, by age
+    unlikely: int  # decisions whose propensity was below the floor
     tasks: list[TaskSummary]
 
 
@@ -76,6 +77,7 @@ def experiment_content(view: ReadView, row: ExperimentRow, now: float) -> Experi
     served = ServedExperiment(spec, row, view)
     counts = view.counts(row.id)
     periods = periods_of(counts, several=spec.size is not None)
+    last = [period.policy.plus(period.holdout) for period in periods]
     return ExperimentContent(
         row=row,
         spec=spec,
@@ -85,6 +87,7 @@ def experiment_content(view: ReadView, row: ExperimentRow, now: float) -> Experi
         lifts=[] if spec.holdout is None else _lifts(periods, served.snapshot),
         beliefs=_beliefs(view.beliefs(row.id)),
         pending=_pending(counts, now, several=spec.size is not None),
+        unlikely=sum(own.unlikely for own in last),
         tasks=_tasks(view, served),
     )
 

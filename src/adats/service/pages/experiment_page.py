@@ -6,23 +6,25 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from adats.service.counters import FLOOR
 from adats.service.pages import figures
 from adats.service.pages.content import ExperimentContent, arm_name
 from adats.service.pages.figures import COLOURS, Line, Slope, moment, number, percent
 from adats.service.pages.html import escape, experiment_url, figure, table, task_url
 from adats.service.spec import ExperimentSpec
 
+Health = Sequence[tuple[str, int]]  # what only the running service knows, and how often
 NOT_YET = '<p class="note">Nothing to show yet.</p>'
 
 
-def experiment_body(content: ExperimentContent, base: str) -> str:
+def experiment_body(content: ExperimentContent, base: str, health: Health) -> str:
     name, shown = content.row.name, _shown(content)
     return (
         f"<h1>{escape(name)}</h1>"
         f'<div data-part="verdict"><p class="verdict">{escape(sentence(content))}</p>'
         f'<p class="soft">{_figures(content)}</p>{_alarms(content)}</div>'
         f'<div class="figures">{_lift(content)}{_prior(content, shown)}{_shrinkage(content, shown)}'
-        f"{_best(content, shown)}{_allocation(content, shown)}{_health(content)}</div>"
+        f"{_best(content, shown)}{_allocation(content, shown)}{_health(content, health)}</div>"
         f"{_made_by(content, base)}"
     )
 
@@ -195,11 +197,14 @@ def _grouped(
     return names, shares.tolist()
 
 
-def _health(content: ExperimentContent) -> str:
+def _health(content: ExperimentContent, health: Health) -> str:
     report, spec = content.report, content.spec
     rows = [(f"Decisions without a reward, {age}", f"{n:,}") for age, n in content.pending]
     rows.append(("Decisions whose window ended without one", f"{report.expired:,}"))
     rows.append(("Decisions that explored", f"{report.explored:,}"))
+    floor = f"Decisions with a propensity below {percent(FLOOR)}"
+    rows.append((floor, f"{content.unlikely:,}"))
+    rows += [(f"{name}, since the service was started", f"{n:,}") for name, n in health]
     if spec.holdout is not None and report.lift is not None:
         held = report.lift.holdout_decisions
         all_of = held + report.lift.policy_decisions

@@ -46,9 +46,16 @@ class Pages:
     """All pages of one service."""
 
     def __init__(
-        self, readers: Readers, access: AccessControl, metrics: Metrics, now: Callable[[], float]
+        self,
+        readers: Readers,
+        access: AccessControl,
+        metrics: Metrics,
+        now: Callable[[], float],
+        health: Callable[[str, str], list[tuple[str, int]]],
     ) -> None:
-        self._readers, self._access, self._metrics, self._now = readers, access, metrics, now
+        """`health` says of an experiment what only the running service knows."""
+        self._readers, self._access, self._metrics = readers, access, metrics
+        self._now, self._health = now, health
         self._kept: dict[tuple[str, str], tuple[float, asyncio.Task[bytes]]] = {}
 
     def routes(self) -> list[Route]:
@@ -71,7 +78,8 @@ class Pages:
     def _experiment(self, view: ReadView, tenant: str, request: Request) -> tuple[str, str]:
         row = _row(view, tenant, request)
         content = experiment_content(view, row, self._now())
-        return row.name, experiment_body(content, str(request.base_url).rstrip("/"))
+        base = str(request.base_url).rstrip("/")
+        return row.name, experiment_body(content, base, self._health(tenant, row.name))
 
     def _task(self, view: ReadView, tenant: str, request: Request) -> tuple[str, str]:
         row, task = _row(view, tenant, request), request.path_params["task"]
