@@ -288,7 +288,7 @@ class Agent(BatchVerbs):
             self._told[decision.decision_id] = None
             if len(self._told) > REMEMBERED:
                 del self._told[next(iter(self._told))]
-        if self._meta.generation:
+        if before.RENEWS and self._meta.generation:
             if self._meta.generation != before.generation:
                 self._stale = None
             self._renew()

@@ -89,19 +89,20 @@ def copy(
 
     with in_one_line():
         found = copy_store(source, target)
-    _judge(found, shown(target), "a copy")
-    say(f"Every decision comes out the same as in {shown(source)}")
+    _judge(
+        found, shown(target), f"a copy of {shown(source)}", ": every decision comes out the same"
+    )
 
 
-def _judge(found: list[str], store: str, what: str) -> None:
+def _judge(found: list[str], store: str, what: str, more: str = "") -> None:
     """What was found wrong with a store, and whether that is nothing."""
     for line in found[:MOST_SHOWN]:
         say(line)
     if found:
-        more = "" if len(found) <= MOST_SHOWN else f", {len(found) - MOST_SHOWN:,} more"
-        say(f"{store} is NOT {what}{more}")
+        left = "" if len(found) <= MOST_SHOWN else f", {len(found) - MOST_SHOWN:,} more"
+        say(f"{store} is NOT {what}{left}")
         raise typer.Exit(1)
-    say(f"{store} is {what}")
+    say(f"{store} is {what}{more}")
 
 
 def _need_store(db: Path) -> None:

@@ -24,6 +24,7 @@ from adats.simulation.kernels.registry import (
     NUMBERED,
     THOMPSON,
     CompiledPolicy,
+    Loop,
     LoopInput,
     Loops,
     loops_of,
@@ -37,34 +38,40 @@ Given = tuple[Belief, Instance, IntArray, Rng, FloatArray, IntArray]  # the fiel
 NAMES = {type(policy): name for name, policy in POLICIES.items()}
 
 
-def play_task(job: "Job", policy: Policy, meta: MetaBelief, later: int, given: Given) -> Any:
-    """One task, compiled where it can be; later tasks have `later` rounds."""
-    loops = loops_of(job.problem, given[0]) if job.compiled else Loops()
-    play = loops.play
+def fixed_policy(
+    job: "Job", policy: Policy, loops: Loops, instance: Instance
+) -> CompiledPolicy | None:
+    """A policy that is the same in all tasks, as compiled loops take it; None if there is none."""
+    if isinstance(policy, Thompson):
+        return THOMPSON if job.delay == 0 else None
+    if isinstance(policy, OwnIndex) and loops.own_index:
+        numbers = np.arange(1.0, job.rounds + 1.0)
+        return CompiledPolicy(len(NUMBERED), numbers, np.zeros(0), job.delay, policy.rule)
+    if isinstance(policy, FarSighted) or type(policy) not in NAMES:
+        return None
+    return index_policy(
+        NAMES[type(policy)], job.rounds, np.zeros(instance.means(0).size), job.delay
+    )
+
+
+def play_task(
+    job: "Job", policy: Policy, meta: MetaBelief, later: int, loop: Loop | None, given: Given
+) -> Any:
+    """One task by a policy that depends on what was learned, or for which there is no loop.
+
+    Later tasks have `later` rounds.
+    """
 
     def share(rows: FloatArray | None) -> FloatArray:
         return meta.share(rows=rows)
 
-    index = None
-    if isinstance(policy, Thompson):
-        index = THOMPSON if job.delay == 0 else None
-    elif play is not None:
-        rows = given[1].rows(0)
-        if isinstance(policy, FarSighted):
-            most = given[0].FAR_TASKS * job.rounds
-            reach = later if policy.later is None else min(policy.later, most)
-            counted = policy.counted(reach, share(rows))
-            index = index_policy("far", job.rounds, counted, job.delay, policy.width)
-        elif isinstance(policy, OwnIndex):
-            numbers = np.arange(1.0, job.rounds + 1.0)
-            own = CompiledPolicy(len(NUMBERED), numbers, np.zeros(0), job.delay, policy.rule)
-            index = own if loops.own_index else None
-        elif type(policy) in NAMES:
-            arms = len(given[1].theta if rows is None else rows)
-            index = _uncounted(NAMES[type(policy)], job.rounds, arms, job.delay)
     stats = None
-    if play is not None and index is not None:
-        stats = play(job.problem, LoopInput(*given, index))
+    if isinstance(policy, FarSighted) and loop is not None:
+        most = given[0].FAR_TASKS * job.rounds
+        reach = later if policy.later is None else min(policy.later, most)
+        counted = policy.counted(reach, share(given[1].rows(0)))
+        index = index_policy("far", job.rounds, counted, job.delay, policy.width)
+        stats = loop(job.problem, LoopInput(*given, index))
     if stats is None:
         if isinstance(policy, FarSighted) and policy.later is None:
             policy = replace(policy, later=later)
@@ -98,12 +105,6 @@ def index_policy(
     """An index policy by its name, for a task of so many rounds; `width` is for "far"."""
     levels = _widths(rounds, width) if name == "far" else _levels(rounds)
     return CompiledPolicy(NUMBERED.index(name), levels, counted, delay)
-
-
-@functools.cache
-def _uncounted(name: str, rounds: int, arms: int, delay: int) -> CompiledPolicy:
-    """An index policy that counts no rounds of later tasks."""
-    return index_policy(name, rounds, np.zeros(arms), delay)
 
 
 @functools.lru_cache(maxsize=64)

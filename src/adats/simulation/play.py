@@ -7,11 +7,12 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from adats.agents.policies import Thompson, policy_of
+from adats.agents.policies import policy_of
 from adats.agents.prior_source import Marginal
 from adats.models.core.frozen import evolve
 from adats.models.core.types import Belief, FloatArray, IntArray, MetaBelief, Rng, Stats
 from adats.simulation.kernels.registry import (
+    THOMPSON,
     LoopInput,
     Loops,
     absorb_of,
@@ -20,7 +21,7 @@ from adats.simulation.kernels.registry import (
     plain_absorb,
 )
 from adats.simulation.learners import Learner
-from adats.simulation.one_task import play_agent, play_task
+from adats.simulation.one_task import fixed_policy, play_agent, play_task
 from adats.simulation.problems import Instance, Problem
 from adats.simulation.problems.problem import Start
 
@@ -124,8 +125,8 @@ def play_learner(
     loops = loops_of(job.problem, prior) if job.compiled else Loops()
     loop = loops.play
     policy = policy_of(learner.policy)
-    sampled = loop is not None and isinstance(policy, Thompson) and job.delay == 0
-    if loops.play_all and sampled and isinstance(source, Marginal) and watch is None:
+    index = None if loop is None else fixed_policy(job, policy, loops, instances[0])
+    if loops.play_all and index is THOMPSON and isinstance(source, Marginal) and watch is None:
         loops.play_all(meta, instances, first, rng, regret, actions)
         return
     most = prior.FAR_TASKS
@@ -137,12 +138,12 @@ def play_learner(
         if watch is not None:
             watch(meta.task_prior())
         stats = None
-        if loop is not None and sampled:
-            stats = loop(job.problem, LoopInput(prior, instance, first, rng, lost, chosen))
+        if loop is not None and index is not None:
+            stats = loop(job.problem, LoopInput(prior, instance, first, rng, lost, chosen, index))
         if stats is None:
             later = min(job.tasks - 1 - s, most) * job.rounds
             given = (prior, instance, first, rng, lost, chosen)
-            stats = play_task(job, policy, meta, later, given)
+            stats = play_task(job, policy, meta, later, loop, given)
         if learns and meta.RENEWS:
             meta = absorb_and_renew(first_meta, meta, stats, absorbed, loops.renew)
         elif learns:

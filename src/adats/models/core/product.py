@@ -10,7 +10,7 @@ import numpy as np
 from adats.models.core import checks
 from adats.models.core.belief import BeliefBase
 from adats.models.core.errors import InvalidValue
-from adats.models.core.frozen import fill, unchecked
+from adats.models.core.frozen import fill, put
 from adats.models.core.quadrature import Density, best_of
 from adats.models.core.stats import ArmStats
 from adats.models.core.tails import chances, quantiles
@@ -57,8 +57,7 @@ class ProductArms(BeliefBase):
     def arm_log_evidence(self, stats: ArmStats) -> FloatArray:
         """Log density of each arm's rewards, under each candidate of the stack."""
         gain = self.updated(stats).log_normaliser() - self.log_normaliser()
-        evidence: FloatArray = gain - stats.arm_log_base
-        return evidence
+        return gain if stats.ROWS < 4 else gain - stats.arm_log_base
 
     @abstractmethod
     def updated(self, stats: ArmStats | PullSums) -> Self:
@@ -182,7 +181,10 @@ class ProductArms(BeliefBase):
     @classmethod
     def of(cls, *parameters: FloatArray) -> Self:
         """From parameters known to be good."""
-        return unchecked(cls, **dict(zip(cls.PARAMETERS, parameters, strict=True)))
+        new = object.__new__(cls)
+        for name, value in zip(cls.PARAMETERS, parameters, strict=True):
+            put(new, name, value)
+        return new
 
     def _settle(self) -> None:
         """Bring checked parameters to one shape, at least one axis."""

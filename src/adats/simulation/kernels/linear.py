@@ -255,6 +255,17 @@ def _moments(
     return moments
 
 
+@compiled
+def size_of(mean: FloatArray, factor: FloatArray, noise: float, moments: FloatArray) -> float:
+    """At least the largest eigenvalue of FᵀGF/σ²: the trace of G times that of FFᵀ."""
+    pulled, width = 0.0, 0.0
+    for i in range(mean.size):
+        pulled += moments[i, i]
+        for j in range(factor.shape[1]):
+            width += factor[i, j] * factor[i, j]
+    return pulled * width / (noise * noise)
+
+
 def linear_prior(belief: LinearBelief) -> LinearPrior:
     """A belief as the compiled loops take it."""
     mean, factor = fresh(belief.mean, belief.factor)
@@ -273,7 +284,6 @@ def play(problem: object, task: LoopInput) -> LinearStats | None:  # noqa: ARG00
     else:
         return None
     stats = LinearStats(n, moments)
-    size = np.vdot(prior[1], prior[1]) * (moments.trace() - moments[-1, -1]) / prior[2] ** 2
-    if size > ALLOWED:  # too much for double precision? then it raises
+    if size_of(*prior, moments) > ALLOWED:  # too much for double precision? then it raises
         task.prior.condition(stats)
     return stats

@@ -51,6 +51,9 @@ class LoopInput(NamedTuple):
         return instance.theta, self.first, instance.draws, self.regret, self.actions
 
 
+Loop = Callable[[Any, LoopInput], Any]
+
+
 class Loops(NamedTuple):
     """Compiled loops for one kind of problem and prior; None where there is none.
 
@@ -60,7 +63,7 @@ class Loops(NamedTuple):
     sampling, as `play` and `learn` would. `own_index` says whether `play` takes an `OwnIndex`.
     """
 
-    play: Callable[[Any, LoopInput], Any] | None = None
+    play: Loop | None = None
     learn: Callable[[Any, Any], Any] | None = None
     renew: Callable[[Any, Any], Any] | None = None
     play_all: Callable[..., None] | None = None
