@@ -4,7 +4,6 @@ import random
 
 from adats.service.audit import check_store
 from adats.service.engine import Engine
-from adats.service.messages import RewardRequest
 from adats.service.stores.opening import open_store
 from schedules import TENANT, Play
 from served import Clock, Local
@@ -95,54 +94,3 @@ class SharedPlay(Play):
     def undone(self, works, *, flushed):
         several = [work for work in works if work[0] in ("decide", "reward")]
         super().undone(several, flushed=flushed)
-
-    def step(self):
-        """Any operation."""
-        rng, name = self.rng, self.rng.choice(list(self.books))
-        book, task = self.books[name], rng.choice(("ann", "bob", "eve", "kim"))
-        which = rng.randrange(40)
-        others = ["again", "batch", "wait", "fold", "forget", "arms", "undo", "reopen", "end"]
-        match rng.choice(["decide"] * 4 + ["reward"] * 3 + others):
-            case "decide":
-                self.decide(name, self.ask(name, task, which, limited=rng.random() < 0.3))
-            case "reward":
-                self.reward(name, self.tell(name))
-            case "again":
-                tell = self.tell(name)
-                for _ in range(3):
-                    self.reward(name, tell)
-                known = book.decisions.get(tell.decision_id)
-                if known is not None:
-                    for wanted in (known.task, task):
-                        ask = self.ask(name, wanted, which, decision_id=tell.decision_id)
-                        self.decide(name, ask)
-            case "batch":
-                several = [self.tell(name) for _ in range(3)]
-                self.batch(name, [*several, RewardRequest("nobody's", 1.0), several[0]])
-            case "wait":
-                self.wait(rng.choice((1.5, 4.0, 11.0)))
-            case "fold":
-                self.fold()
-            case "forget" if rng.random() < 0.3:
-                self.forget(name, task)
-            case "arms" if len(book.added) < 2:
-                (self.add_arm if rng.random() < 0.5 else self.retire_arm)(name, which)
-            case "undo":
-                ask = self.ask(name, task, which, decision_id="undone")
-                works = [("decide", name, ask), ("reward", name, self.tell(name))]
-                self.undone(works, flushed=rng.random() < 0.5)
-            case "reopen" if rng.random() < 0.2:
-                self.reopen()
-            case "end":
-                tell = self.tell(name)
-                if tell.decision_id in book.decisions:
-                    self.wait_for(name, tell.decision_id)
-                self.reward(name, tell, settled=False)
-
-    def tell(self, name):
-        made = list(self.books[name].decisions)
-        if not made:
-            return RewardRequest("nobody's", 1.0)
-        known = self.rng.choice(made)
-        value = self.value(name, known, self.rng.randrange(40))
-        return RewardRequest(known, value, self.rng.choice((None, None, "r", "s")))

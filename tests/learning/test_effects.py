@@ -115,6 +115,19 @@ def test_tails_of_own_effects_are_seen(level):
     assert heavy[1] > 0.9
 
 
+@pytest.mark.parametrize("far", [0.6, 1e4])
+def test_a_task_that_is_far_off_has_heavy_tails_and_no_warning(far):
+    n = np.full((60, 2), 1e6)
+    n[::7, 0] = 0.0
+    means = np.where(n > 0, np.random.default_rng(10).normal(0.0, 0.1, n.shape), 0.0)
+    means[1] = far
+    work = Working(n, means, np.ones(n.shape))
+    effects = learn(Working(n[2:], means[2:], work.phi[2:]))
+    weight, scale = tails(work, effects)
+    assert weight[-1] < 1e-6  # not normal
+    assert np.isfinite(scale).all()
+
+
 def test_tails_that_nothing_tells_keep_their_prior():
     n = np.full((20, 2), 1.0)
     work = Working(n, np.random.default_rng(9).standard_normal(n.shape), np.full(n.shape, 100.0))
@@ -141,5 +154,5 @@ def test_numbers_need_squares_and_arms_pulled_twice():
     once = np.ones((3, 2))
     with pytest.raises(ValueError, match="squares"):
         counted(once, once, "gaussian")
-    with pytest.raises(ValueError, match="no task pulled an arm twice"):
+    with pytest.raises(ValueError, match="no task pulled anything twice"):
         counted(once, once, "gaussian", once)

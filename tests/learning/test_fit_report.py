@@ -242,6 +242,10 @@ def test_a_promise_that_held_out_tasks_deny_is_said():
     good, bad = Saving(0.3, 0.01), Gain(-2.0, 0.1)
     denied = replace(found, verdict=found.verdict._replace(over_alone=good, gain=bad))
     assert "**They disagree:**" in report_text(denied)
+    assert "was not worked out" not in report_text(found)
+    about = found.fitted.about | {"structure": "full"}
+    other = replace(found, fitted=replace(found.fitted, about=about))
+    assert "*full*, was not worked out" in report_text(other)
     denied = replace(found, verdict=found.verdict._replace(over_pooled=good, adapting=bad))
     assert "a saving over one agent for all, but" in report_text(denied)
     agreed = replace(found, verdict=found.verdict._replace(over_alone=good, gain=Gain(2.0, 0.1)))

@@ -68,6 +68,17 @@ def test_regret_is_near_that_of_the_simulator(rounds):
     assert abs(regret.mean() - expected) < 0.05 * expected + 3 * error
 
 
+def test_a_large_level_of_all_rewards_changes_nothing():
+    theta = np.random.default_rng(7).normal(0.0, 0.5, (200, 3))
+    blank, pulls = np.zeros(theta.shape), []
+    like = TaskCounts(blank, blank, "gaussian", 1.0, np.full(200, 50.0))
+    for level in (0.0, 2.0**30):
+        prior = Prior(np.full(3, level), np.full(3, 0.25), 0.1)
+        (found,) = play([prior], theta + level, blank == 0, like, np.random.default_rng(8))
+        pulls.append(found.pulls)
+    assert np.abs(pulls[0] - pulls[1]).mean() < 0.1
+
+
 @pytest.mark.parametrize("rewards", ["binary", "count", "gaussian"])
 def test_arms_that_a_task_lacks_are_not_pulled_and_better_ones_are(rewards):
     rng = np.random.default_rng(6)

@@ -9,7 +9,7 @@ from scipy.integrate import quad
 from scipy.stats import binom, norm
 from scipy.stats import t as student
 
-from adats.service.evaluation.lift import FEW, FEW_NUMBERS, TASK_RATE, Side, Sides, lift
+from adats.service.evaluation.lift import FEW, FEW_NUMBERS, TASK_RATE, RewardMoments, Sides, lift
 from adats.service.evaluation.lift import lift_new_tasks as new_tasks
 from adats.service.evaluation.sequences import (
     RATE,
@@ -22,12 +22,12 @@ from adats.service.evaluation.sequences import (
 def side(values):
     values = np.asarray(values, dtype=float)
     mean = values.mean() if values.size else 0.0
-    return Side(values.size, mean, ((values - mean) ** 2).sum(), np.count_nonzero(values))
+    return RewardMoments(values.size, mean, ((values - mean) ** 2).sum(), np.count_nonzero(values))
 
 
 def clicks(size, successes):
     mean = successes / size
-    return Side(size, mean, size * mean * (1 - mean), successes)
+    return RewardMoments(size, mean, size * mean * (1 - mean), successes)
 
 
 # exact sequences
@@ -156,7 +156,7 @@ def test_for_new_tasks_the_tasks_are_what_is_averaged(log):
     sides = Sides(side(y[~held]), side(y[held]), share)
     own = [[side(y[(held == h) & (task == k)]) for k in range(9)] for h in (False, True)]
     groups = Sides(
-        *(Side(*(np.array(field) for field in zip(*s, strict=True))) for s in own), share
+        *(RewardMoments(*(np.array(field) for field in zip(*s, strict=True))) for s in own), share
     )
     safe = lift(sides, zero_one=False).safe
     found = new_tasks(sides, groups, 9, safe)
@@ -173,5 +173,5 @@ def test_for_new_tasks_the_tasks_are_what_is_averaged(log):
 
 def test_of_one_task_nothing_is_said_about_others():
     sides = Sides(clicks(900, 100), clicks(100, 10), 0.1)
-    alone = Sides(*(Side(*(np.array([field]) for field in own)) for own in sides[:2]), 0.1)
+    alone = Sides(*(RewardMoments(*(np.array([field]) for field in own)) for own in sides[:2]), 0.1)
     assert np.isnan(new_tasks(sides, alone, 1, lift(sides, zero_one=True).safe)).all()

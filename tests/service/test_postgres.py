@@ -6,7 +6,7 @@ from itertools import count
 
 import msgspec
 import numpy as np
-import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from adats.service.audit import check_store as check_store_at
 from adats.service.engine import Engine
@@ -33,46 +33,10 @@ from schedules import CASES, Play, random_rules, rules_that_fit
 from served import GAUSSIAN, process
 from shared_play import SharedPlay, group
 
-STEPS, CHECK_EVERY = 30, 15  # of each model
-SHORT = (
-    "gaussian",
-    "contextual",
-    "clicks",
-    "events",
-    "semi-bandit",
-    "exactly two",
-)  # others: heavy
-
 
 def test_postgres_keeps_all_laws():
     urls = {}
     check_store(lambda name: open_store(urls.get(name) or urls.setdefault(name, new_store(name))))
-
-
-@pytest.mark.parametrize(
-    "model",
-    [name if name in SHORT else pytest.param(name, marks=pytest.mark.heavy) for name in CASES],
-)
-def test_after_any_schedule_of_two_workers_the_answer_is_the_librarys(model, tmp_path):
-    number = list(CASES).index(model)
-    rng, case = np.random.default_rng(number), CASES[model]
-    rules = random_rules(rng, case)
-    url = new_store(f"play{number}")
-    play = SharedPlay(url, {"x": (case, rules_that_fit(case, rules))}, number)
-    try:
-        for i in range(STEPS):
-            play.step()
-            if i % CHECK_EVERY == CHECK_EVERY - 1:
-                play.check("x")
-        play.check("x")
-    finally:
-        play.close()
-    again = SQLiteStore(tmp_path / "again.db")
-    with open_view(url) as view:
-        found = replay(view, again)
-    again.close()
-    assert (found.changed, found.differences) == ([], [])
-    assert found.events > 5
 
 
 class Three:
@@ -226,9 +190,22 @@ def test_what_one_worker_was_told_all_know(monkeypatch, capsys):
         for one in open_ones:
             assert one.send("GET", "/v1/experiments/x/tasks/t1")[0] == 404
             assert one.post("x", "reward", {"decision_id": "d1", "reward": 1.0})[0] == 404
+        _check_metrics(one.send("GET", "/metrics")[1].decode() for one in open_ones)
         _check_keys(url, open_ones, monkeypatch, capsys)
     assert check_store_at(url) == []
     check_replay(url, monkeypatch, capsys)
+
+
+def _check_metrics(texts):
+    """Each worker has its own, and says on each line which it is."""
+    workers = set()
+    for text in texts:
+        samples = [one for some in text_string_to_metric_families(text) for one in some.samples]
+        (worker,) = {one.labels["worker"] for one in samples}
+        named = {(one.name, one.labels.get("operation")) for one in samples}
+        assert named >= {("adats_ready", None), ("adats_requests_total", "decide")}
+        workers.add(worker)
+    assert len(workers) == 2
 
 
 def _check_keys(url, connections, monkeypatch, capsys):

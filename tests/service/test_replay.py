@@ -175,7 +175,7 @@ def tamper(path, table, where, **changes):
     rowid, values = row["id"], row | changes
     values.pop("rowid", None)
     if table == "tasks":
-        kept = TaskRow(values["stats"], values["rounds"], values["pending"])
+        kept = TaskRow(*(values[name] for name in TaskRow._fields))
         values["crc"] = task_checksum((values["experiment"], values["task"]), kept)
     else:
         kept = KINDS[table](*(values[name] for name in KINDS[table]._fields))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from adats.service.evaluation.lift import Side, Sides
+from adats.service.evaluation.lift import RewardMoments, Sides
 from adats.service.messages import DecisionRequest, RewardRequest
 from adats.service.reports import lift_of, report
 from served import GAUSSIAN, Local
@@ -166,7 +166,9 @@ def test_the_lift_is_the_difference_of_means_with_a_normal_interval():
     policy, holdout = np.array([1.0, 2.0, 4.0]), np.array([0.5, 0.0, 0.0, 1.0])
 
     def side(values):
-        return Side(values.size, values.mean(), ((values - values.mean()) ** 2).sum(), values.size)
+        return RewardMoments(
+            values.size, values.mean(), ((values - values.mean()) ** 2).sum(), values.size
+        )
 
     found = lift_of(Sides(side(policy), side(holdout), 0.5), zero_one=False)
     error = math.sqrt(policy.var(ddof=1) / 3 + holdout.var(ddof=1) / 4)
@@ -182,7 +184,9 @@ def test_the_lift_is_the_difference_of_means_with_a_normal_interval():
     [((0, 0), False, False), ((3, 0), False, False), ((1, 3), True, False), ((2, 2), True, True)],
 )
 def test_where_rewards_are_missing_the_report_says_no_more_than_it_knows(sizes, estimate, interval):
-    found = lift_of(Sides(*(Side(size, 1.5, 0.5, size) for size in sizes), 0.5), zero_one=False)
+    found = lift_of(
+        Sides(*(RewardMoments(size, 1.5, 0.5, size) for size in sizes), 0.5), zero_one=False
+    )
     once = found.fixed_time
     assert (found.estimate is not None) == estimate
     assert (once.low is not None) == (once.high is not None) == interval

@@ -13,7 +13,7 @@ from adats.service.errors import DamagedStore, StoreError
 from adats.service.http import app
 from adats.service.messages import DecisionRequest, NewArm, RewardRequest
 from adats.service.reports import report
-from adats.service.stores import sqlite_file
+from adats.service.stores import sqlite_check, sqlite_file
 from adats.service.stores.interface import Keys
 from adats.service.stores.sqlite import SQLiteReadView, SQLiteStore
 from adats.service.stores.sqlite_check import Scrub
@@ -85,9 +85,13 @@ def test_a_store_that_is_whole_is_found_whole(made):
     assert scrubbed(made) == []
 
 
-def test_each_flipped_bit_is_refused_reported_or_harmless_at_any_size(made, tmp_path, monkeypatch):
-    """As if it were too large to be read as a whole at the start."""
+@pytest.mark.parametrize("pages", [sqlite_check.MOST_FOR_PAGES, 0])
+def test_each_flipped_bit_is_refused_reported_or_harmless_at_any_size(
+    made, tmp_path, monkeypatch, pages
+):
+    """As if it were too large to be read as a whole at the start, and by the scrub."""
     monkeypatch.setattr(sqlite_file, "MOST_FOR_FULL_CHECK", 0)
+    monkeypatch.setattr(sqlite_check, "MOST_FOR_PAGES", pages)
     good, db = made.read_bytes(), tmp_path / "x.db"
     names = lookups(made)
     db.write_bytes(good)
@@ -160,6 +164,42 @@ def test_an_index_that_lost_a_row_is_found(made, tmp_path, index):
         connection.execute("PRAGMA writable_schema = ON")
         connection.execute("UPDATE sqlite_master SET sql = ? WHERE name = ?", (sql, index))
     assert any(index in line for line in scrubbed(db))
+
+
+@pytest.mark.parametrize("pages", [sqlite_check.MOST_FOR_PAGES, 0])
+def test_a_row_that_is_gone_is_found(made, tmp_path, monkeypatch, pages):
+    monkeypatch.setattr(sqlite_check, "MOST_FOR_PAGES", pages)
+    db, index = tmp_path / "x.db", "decisions_by_name"
+    db.write_bytes(made.read_bytes())
+    of_index = "SELECT sql FROM sqlite_master WHERE name = ?"
+    for hurt in ("DELETE FROM decisions WHERE id = 5", None):  # the index does not know of it
+        with closing(sqlite3.connect(db, isolation_level=None)) as connection:
+            (sql,) = connection.execute(of_index, (index,)).fetchone()
+            sql = f"{sql} WHERE id <> 5" if hurt else sql.removesuffix(" WHERE id <> 5")
+            connection.execute("PRAGMA writable_schema = ON")
+            connection.execute("UPDATE sqlite_master SET sql = ? WHERE name = ?", (sql, index))
+        with closing(sqlite3.connect(db, isolation_level=None)) as connection:
+            connection.execute(hurt or "SELECT 1")
+    assert any(index in line for line in scrubbed(db))
+
+
+@pytest.mark.parametrize("pages", [sqlite_check.MOST_FOR_PAGES, 0])
+def test_what_is_committed_between_slices_is_no_damage(made, tmp_path, monkeypatch, pages):
+    monkeypatch.setattr(sqlite_check, "MOST_FOR_PAGES", pages)
+    db = tmp_path / "x.db"
+    db.write_bytes(made.read_bytes())
+    local, scrub, found = Local(db), Scrub(), []
+    for i in range(150):
+        local.clock.time = 1e5 + i
+        local.decide("x", DecisionRequest(f"n{i % 20}", f"n{i}"))
+        local.reward("x", RewardRequest(f"n{i}", 0.5))
+        if i % 50 == 30:
+            local.forget("x", f"n{i % 20}")
+        with SQLiteReadView(db) as view:
+            found += scrub.step(view, limit=7)
+    local.close()
+    assert scrub.rounds > 0
+    assert found == []
 
 
 def test_a_service_says_what_the_scrub_finds(made, tmp_path):

@@ -11,8 +11,9 @@ import math
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy.special import expit, logit, roots_genlaguerre
+from scipy.special import expit, logit, logsumexp, roots_genlaguerre
 
+from adats.learning.em import start_noise
 from adats.models.core.types import FloatArray, IntArray, Rng
 
 Rewards = Literal["binary", "count", "gaussian"]
@@ -153,9 +154,7 @@ def counted(
         raise ValueError("gaussian rewards need the sums of their squares too; pass squares")
     rest = float((squares - sums**2 / np.where(pulls > 0, pulls, 1.0)).sum())
     degrees = float((pulls - (pulls > 0)).sum())
-    if degrees <= 0 or rest <= 0:
-        raise ValueError("the noise cannot be told: no task pulled an arm twice")
-    return counts._replace(noise=rest / degrees)
+    return counts._replace(noise=start_noise(rest, degrees, float(np.sum(squares))))
 
 
 def _check(pulls: FloatArray, sums: FloatArray, rewards: Rewards) -> None:
@@ -235,12 +234,13 @@ def tails(counts: Working, found: Effects) -> Tails:
     """
     mean, _, level = found.prior
     own = found.spreads.own
-    q = counts.phi / np.maximum(counts.pulls, 1e-300)
-    w = (counts.pulls > 0) / (own + q)
+    here = counts.pulls > 0
+    q = counts.phi / np.where(here, counts.pulls, 1.0)
+    w = here / (own + q)
     gap = counts.means - mean
     d = np.asarray(level) / (1.0 + level * w.sum(axis=1, keepdims=True))
     rest = gap - d * (w * gap).sum(axis=1, keepdims=True)
-    cells = np.flatnonzero((counts.pulls > 0) & (q < own))
+    cells = np.flatnonzero(here & (q < own))
     if cells.size == 0:
         return Tails(TAIL_PRIOR, np.ones(len(TAILS)))
     cells = cells[np.linspace(0, cells.size - 1, min(cells.size, TAIL_CELLS)).astype(np.intp)]
@@ -253,13 +253,14 @@ def tails(counts: Working, found: Effects) -> Tails:
             nodes, mix = roots_genlaguerre(16, tail / 2 - 1)  # of a gamma distribution
             parts, mix = (tail / 2 - 1) / nodes, mix / mix.sum()
         v = np.exp(2 * grid)[:, None, None] * own * parts[:, None] + q
-        found_at = np.log(mix @ (np.exp(-0.5 * r * r / v) / np.sqrt(v))).sum(axis=1)
-        top = int(found_at[1:-1].argmax()) + 1
-        down, here, up = found_at[top - 1 : top + 2]
-        bend = min(down - 2 * here + up, -1e-9)
+        each = logsumexp(-0.5 * (r * r / v + np.log(v)), axis=1, b=mix[:, None])
+        total = each.sum(axis=1)
+        top = int(total[1:-1].argmax()) + 1
+        down, best, up = total[top - 1 : top + 2]  # a parabola through the best three
+        bend = min(down - 2 * best + up, -1e-9)
         move = float(np.clip(0.5 * (down - up) / bend, -1.0, 1.0))
         size[i] = grid[top] + move * (grid[1] - grid[0])
-        log[i] += here - 0.25 * (down - up) * move
+        log[i] += best - 0.25 * (down - up) * move
     weight = np.exp(log - log.max())
     return Tails(weight / weight.sum(), np.exp(size - size[-1]))
 

@@ -50,7 +50,7 @@ class NumberLog(Log):
         return pooled
 
 
-class Scale(NamedTuple):
+class Units(NamedTuple):
     """Of theta: rewards = centre + unit · theta for numbers; a link for clicks and counts."""
 
     centre: float
@@ -58,11 +58,11 @@ class Scale(NamedTuple):
     noise: float | None  # σ, in units of rewards
 
 
-def _scale(table: ArmTable) -> Scale:
+def _scale(table: ArmTable) -> Units:
     """The units in which the fit is made; a ValueError where numbers cannot tell σ."""
     if table.kind.SUMS_TELL:
         n, s = float(table.table[:, 0].sum()), float(table.table[:, 1].sum())
-        return Scale(float(FAMILIES[table.model].eta((s + 0.5) / (n + 1.0))), 1.0, None)
+        return Units(float(FAMILIES[table.model].eta((s + 0.5) / (n + 1.0))), 1.0, None)
     count, total, squares = table.table.swapaxes(0, 1)[:3]
     pulled, n = count > 0, float(count.sum())
     centre = float(total.sum()) / n
@@ -70,10 +70,10 @@ def _scale(table: ArmTable) -> Scale:
     wide = squares - centre * (total + around)  # Σ (y - centre)²
     rest = np.where(pulled, wide - around**2 / np.where(pulled, count, 1.0), 0.0)
     variance = start_noise(float(rest.sum()), n - pulled.sum(), float(squares.sum()))
-    return Scale(centre, math.sqrt(float(wide.sum()) / n), math.sqrt(variance))
+    return Units(centre, math.sqrt(float(wide.sum()) / n), math.sqrt(variance))
 
 
-def _log(table: ArmTable, scale: Scale, mean: FloatArray, cov: FloatArray, design: Any) -> Log:
+def _log(table: ArmTable, scale: Units, mean: FloatArray, cov: FloatArray, design: Any) -> Log:
     n, s = table.table[:, 0], table.table[:, 1]
     if scale.noise is None:
         return Log(FAMILIES[table.model], n, s, mean, cov, design)
@@ -115,7 +115,7 @@ class Wide(NamedTuple):
     cov: FloatArray
 
 
-def _wide(table: ArmTable, structure: str, scale: Scale) -> Wide:
+def _wide(table: ArmTable, structure: str, scale: Units) -> Wide:
     arms = _arm_design(table, structure)
     size = arms.shape[1]
     level, arm = (LEVEL, ARM) if scale.noise is None else (WIDE, WIDE)
@@ -222,7 +222,7 @@ def _meta(
     mu: FloatArray,
     mu_cov: FloatArray,
     found: Learned,
-    scale: Scale,
+    scale: Units,
     design: FloatArray | None,
     *,
     full: bool,
@@ -255,7 +255,7 @@ def _rewards(
     return RewardFigures(first, spread**2, link.variance(mean) ** 2 * unknown)
 
 
-def _words(table: ArmTable, scale: Scale, found: Learned) -> str:
+def _words(table: ArmTable, scale: Units, found: Learned) -> str:
     own, level = (size * scale.unit for size in found.spread.sizes(0))
     where = (
         ""

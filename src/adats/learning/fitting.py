@@ -7,9 +7,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from adats.learning import fit_arms, fit_linear
+from adats.learning.effects import counted
 from adats.learning.em import FOLDS, Point, folds
 from adats.learning.fit_structured import STRUCTURES, fit_structured
 from adats.learning.fitted import Fitted
+from adats.learning.savings import split
 from adats.learning.tables import ArmTable, LinearTable
 from adats.models.core import linalg
 from adats.models.core.types import FloatArray, Rng
@@ -187,25 +189,12 @@ def _clearly(gains: FloatArray) -> bool:
 
 def halves(table: Any, rng: Rng) -> tuple[Any, Any]:
     """Each task cut in two at random, such that given theta both halves are independent."""
-    count, total = table.table[:, 0], table.table[:, 1]
-    first = np.zeros(table.table.shape)
-    first[:, 0] = np.floor(count / 2 + rng.random(count.shape) * (count % 2 > 0))
-    n, s = first[:, 0], total
+    count, total, squares = table.table.swapaxes(0, 1)[:3]
+    one, _ = split(counted(count, total, table.model, squares), rng)
+    first = table.table * (one.pulls / np.maximum(count, 1.0))[:, None]
+    first[:, 0], first[:, 1] = one.pulls, one.sums
     if table.kind.MOST == 1.0:
-        whole = np.rint(total).astype(int)
-        misses = np.maximum(np.rint(count).astype(int) - whole, 0)
-        n = np.minimum(n, whole + misses)
-        first[:, 1] = rng.hypergeometric(whole, misses, n.astype(int))
-        first[:, 2] = first[:, 1]
-    elif table.kind.WHOLE_REWARDS:
-        share = n / np.maximum(count, 1.0)
-        first[:, 1] = rng.binomial(np.rint(s).astype(int), share)
-    else:  # given the sum, the sum of a part is normal around its share of it
-        share = n / np.maximum(count, 1.0)
-        rest = np.maximum(table.table[:, 2] - total**2 / np.maximum(count, 1.0), 0.0).sum()
-        noise = np.sqrt(rest / max(float((count - (count > 0)).sum()), 1.0))
-        first[:, 1] = share * s + noise * np.sqrt(n * (1 - share)) * rng.standard_normal(n.shape)
-        first[:, 2] = share * table.table[:, 2]
+        first[:, 2] = first[:, 1] = np.clip(one.sums, total - count + one.pulls, one.pulls)
     return replace(table, table=first), replace(table, table=table.table - first)
 
 

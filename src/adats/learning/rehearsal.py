@@ -34,22 +34,19 @@ class LevelBelief(NamedTuple):
 
     def draw(self, rng: Rng) -> FloatArray:
         """One η for every task."""
-        shapes = (1, *self.level.shape), (1, *self.base.shape)
-        drawn: FloatArray = self.at(*(rng.standard_normal(shape) for shape in shapes))[0]
+        level, own = rng.standard_normal(self.level.shape), rng.standard_normal(self.base.shape)
+        drawn: FloatArray = self.mean + self.around(level, own)
         return drawn
 
-    def at(self, level: Any, own: Any) -> Any:
-        """η where standard normal numbers, (draws, tasks, 1) and (draws, tasks, arms), are these.
+    def around(self, level: Any, own: Any) -> Any:
+        """η less its mean, where the standard normal numbers of levels and arms are these.
 
         As precise as they are: draws need not be.
         """
-        parts = self.mean, self.slope * np.sqrt(self.level_var), np.sqrt(self.var)
-        mean, slope, spread = (part.astype(own.dtype) for part in parts)
-        drawn = spread * own
-        drawn += mean
+        found = np.sqrt(self.var).astype(own.dtype) * own
         if np.any(self.level_var):
-            drawn += slope * level
-        return drawn
+            found += (self.slope * np.sqrt(self.level_var)).astype(own.dtype) * level
+        return found
 
 
 def believed(prior: Prior, work: Working) -> LevelBelief:
@@ -88,7 +85,7 @@ def play(
     """
     order = np.argsort(-like.lengths, kind="stable")
     theta, here, like = theta[order], here[order], like.take(order)
-    away = np.where(here, 0.0, -np.inf).astype(np.float32)
+    away = np.where(here, 0.0, -np.inf)
     full = np.broadcast_to(0.0, theta.shape)
     parts = [[p.mean + full, p.spread + full, p.level + full[:, :1]] for p in priors]
     parts = [[part[order] for part in prior] for prior in parts]
@@ -105,7 +102,8 @@ def play(
             work = linearised(counts.take(on), eta[on])
             belief = believed(Prior(*(part[on] for part in prior)), work)
             eta[on] += np.clip(belief.mean - eta[on], -FURTHEST, FURTHEST)
-            arms = (belief.at(level, own) + away[on]).argmax(axis=2)
+            means = belief.mean - belief.mean.mean(axis=1, keepdims=True) + away[on]
+            arms = (belief.around(level, own) + means.astype(np.float32)).argmax(axis=2)
             new = np.zeros(shape[1:])
             for part, arm in zip(shares, arms, strict=True):
                 new[np.arange(len(new)), arm] += part

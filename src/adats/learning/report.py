@@ -120,7 +120,7 @@ def report_text(found: "Analysis", command: str | None = None) -> str:
         f"{WHAT_TO_DO[found.verdict.answer]}.",
         *_warnings(found),
         _log(found),
-        *(_judged(found.verdict, linear) if sized else []),
+        *(_judged(found, linear) if sized else []),
         *_structures(found),
         "## The prior of a new task",
         "![The prior of a new task, and the tasks of the log](prior.png)",
@@ -162,7 +162,8 @@ def _warnings(found: "Analysis") -> list[str]:
     return ["\n".join(lines)] if lines else []
 
 
-def _judged(verdict: Verdict, linear: bool) -> list[str]:
+def _judged(found: "Analysis", linear: bool) -> list[str]:
+    verdict = found.verdict
     said = ". ".join(f"{reason[:1].upper()}{reason[1:]}" for reason in verdict.reasons) + "."
     if linear:
         return [
@@ -176,8 +177,18 @@ def _judged(verdict: Verdict, linear: bool) -> list[str]:
         f"{said} A *saving* is the part of a rival's regret that Thompson sampling with the shared "
         "prior saves in a new task with the arms and the length of the log's own: what the model "
         "promises, over all that the log leaves possible. Tasks that were *held out* had no say in "
-        f"the prior they were played with.{_disagreement(verdict)}",
+        f"the prior they were played with.{_disagreement(verdict)}{_not_rehearsed(found)}",
     ]
+
+
+def _not_rehearsed(found: "Analysis") -> str:
+    """Structures of which the saving knows nothing."""
+    if found.structure not in ("full", "features"):
+        return ""
+    return (
+        f" The saving is that of arms with means of their own and a level; that of the structure "
+        f"which was chosen, *{found.structure}*, was not worked out."
+    )
 
 
 def _disagreement(verdict: Verdict) -> str:

@@ -11,7 +11,7 @@ from functools import lru_cache
 import msgspec
 
 from adats.models.core.types import Arm
-from adats.service.evaluation.lift import Side
+from adats.service.evaluation.lift import RewardMoments
 from adats.service.stores.interface import Bucket, Counts, DecisionRow, Reward
 
 HOUR, DAY = 3600, 86_400  # seconds
@@ -126,13 +126,13 @@ def days_until(now: float) -> int:
     return max(0, int((now - HOURS_KEPT) // DAY) * DAY)
 
 
-def moments(counts: Counts) -> Side:
+def moments(counts: Counts) -> RewardMoments:
     """Of the rewards that count, rounded once."""
     if not counts.counted:
-        return Side(0, 0.0, 0.0, 0)
+        return RewardMoments(0, 0.0, 0.0, 0)
     total, squares = Fraction(counts.sum, 1 << BITS), Fraction(counts.squares, 1 << 2 * BITS)
     mean = total / counts.counted
-    return Side(counts.counted, float(mean), float(squares - total * mean), counts.nonzero)
+    return RewardMoments(counts.counted, float(mean), float(squares - total * mean), counts.nonzero)
 
 
 def _exact_sum(values: Reward) -> float | Fraction:

@@ -27,19 +27,18 @@ class Visitors(NamedTuple):
 
     name: str
     spec: dict[str, object]
-    tasks: list[str]
+    task: str  # what one is called
     means: FloatArray  # of each task and arm
     numbers: bool = False  # not only 0 and 1
 
     def visit(self, rng: Rng, there: float = 1.0) -> str:
         """The task of the next visitor; only a share of them is there yet."""
-        return self.tasks[int(rng.integers(1 + int(there * (len(self.tasks) - 1))))]
+        return f"{self.task} {1 + rng.integers(1 + int(there * (len(self.means) - 1)))}"
 
     def reward(self, task: str, arm: str, rng: Rng) -> float:
-        mean = float(self.means[self.tasks.index(task), self.arms.index(arm)])
-        return (
-            round(float(rng.normal(mean, 1.0)), 2) if self.numbers else float(rng.random() < mean)
-        )
+        number = int(task.rpartition(" ")[2])
+        mean = float(self.means[number - 1, self.arms.index(arm)])
+        return float(rng.normal(mean) if self.numbers else rng.random() < mean)
 
     @property
     def arms(self) -> list[str]:
@@ -57,26 +56,14 @@ def demonstration() -> list[Visitors]:
     routes = np.array([3.0, 3.4, 3.2]) + rng.normal(0, 0.5, (30, 3))
     number = {"model": "gaussian", "noise": 1.0, "seed": 3}
     prior = {"given": {"mean": 3.0, "scale": 1.0, "task_scale": 0.5}}
+    held_out = {"holdout": {"share": 0.1}}
+    emails = clicks | held_out | {"arms": list(LABELS), "control": LABELS[2]}
+    titles = clicks | held_out | {"arms": headlines, "control": headlines[0]}
+    couriers = number | {"arms": ["north", "river", "ring road"], "prior": prior}
     return [
-        Visitors(
-            "e-mails",
-            clicks | {"arms": list(LABELS), "control": LABELS[2], "holdout": {"share": 0.1}},
-            [f"segment {i + 1}" for i in range(len(rates))],
-            rates,
-        ),
-        Visitors(
-            "headlines",
-            clicks | {"arms": headlines, "control": "plain", "holdout": {"share": 0.1}},
-            [f"page {i + 1}" for i in range(len(pages))],
-            pages,
-        ),
-        Visitors(
-            "courier-ratings",
-            number | {"arms": ["north", "river", "ring road"], "prior": prior},
-            [f"district {i + 1}" for i in range(len(routes))],
-            routes,
-            numbers=True,
-        ),
+        Visitors("e-mails", emails, "segment", rates),
+        Visitors("headlines", titles, "page", pages),
+        Visitors("courier-ratings", couriers, "district", routes, numbers=True),
     ]
 
 
@@ -89,15 +76,13 @@ def make_history(path: Path, progress: Callable[[str, int, int], None]) -> list[
     several = demonstration()
     engine.begin()
     for one in several:
-        spec = msgspec.convert(one.spec, ExperimentSpec)
-        engine.put(TENANT, one.name, spec)
+        engine.put(TENANT, one.name, msgspec.convert(one.spec, ExperimentSpec))
     for i in range(DAYS * 24):
         for one in several:
             for j in range(round(A_DAY / 24)):
                 clock[0] = now - DAYS * 86_400.0 + i * 3600 + j * 60
-                made = engine.decide(
-                    TENANT, one.name, DecisionRequest(one.visit(rng, i / (DAYS * 24)))
-                )
+                asked = DecisionRequest(one.visit(rng, i / (DAYS * 24)))
+                made = engine.decide(TENANT, one.name, asked)
                 if rng.random() < 0.97:  # some are never heard of
                     reward = one.reward(made.task, str(made.action), rng)
                     engine.reward(TENANT, one.name, RewardRequest(str(made.decision_id), reward))

@@ -295,12 +295,12 @@ class PriorBelief(Struct, frozen=True):
     prior_version: PriorVersion
 
 
-class Interval(Struct, frozen=True):
+class LiftInterval(Struct, frozen=True):
     low: IntervalBound
     high: IntervalBound
 
 
-class Estimate(Struct, frozen=True):
+class LiftEstimate(Struct, frozen=True):
     estimate: Annotated[float | None, doc("Null until something can be said.")]
     low: IntervalBound
     high: IntervalBound
@@ -326,10 +326,10 @@ class Lift(Struct, frozen=True):
     holdout_mean: Annotated[float | None, doc("Mean reward of decisions that were.")]
     holdout_decisions: DecisionsWithReward
     fixed_time: Annotated[
-        Interval, doc("Of the lift, for who looks only once, at a time that was fixed before.")
+        LiftInterval, doc("Of the lift, for who looks only once, at a time that was fixed before.")
     ]
     relative: Annotated[
-        Estimate, doc("The lift as a part of the holdout's mean: 0.1 is 10 %. At every look.")
+        LiftEstimate, doc("The lift as a part of the holdout's mean: 0.1 is 10 %. At every look.")
     ]
 
 
@@ -360,7 +360,7 @@ class Report(Struct, frozen=True):
         doc("Over the holdout, of the decisions that were made; null if there is none."),
     ]
     lift_new_tasks: Annotated[
-        Estimate | None,
+        LiftEstimate | None,
         doc("The same for tasks like these that were not met yet; at every look."),
     ]
     metrics: Annotated[

@@ -12,8 +12,8 @@ from adats.service.counters import by_time, moments, tally
 from adats.service.errors import DamagedStore
 from adats.service.evaluation import lift as lifts
 from adats.service.evaluation import sequences, stopping
-from adats.service.evaluation.lift import Side, Sides
-from adats.service.messages import ArmStanding, Estimate, Interval, Lift, Report, Stop
+from adats.service.evaluation.lift import RewardMoments, Sides
+from adats.service.messages import ArmStanding, Lift, LiftEstimate, LiftInterval, Report, Stop
 from adats.service.served_experiment import ServedExperiment
 from adats.service.snapshot import Snapshot
 from adats.service.spec import ExperimentSpec, parse
@@ -141,19 +141,19 @@ def _lift(sides: Sides, found: lifts.LiftIntervals) -> Lift:
         policy_decisions=policy.size,
         holdout_mean=holdout.mean if holdout.size else None,
         holdout_decisions=holdout.size,
-        fixed_time=Interval(*map(_known, found.fixed_time)),
+        fixed_time=LiftInterval(*map(_known, found.fixed_time)),
         relative=_estimate(found.relative, found.relative_safe)
         if both
-        else Estimate(None, None, None),
+        else LiftEstimate(None, None, None),
     )
 
 
-def _lifts(sides: Sides, groups: Sides, tasks: int, zero_one: bool) -> tuple[Lift, Estimate]:
+def _lifts(sides: Sides, groups: Sides, tasks: int, zero_one: bool) -> tuple[Lift, LiftEstimate]:
     found = lifts.lift(sides, zero_one=zero_one)
     new_tasks = lifts.lift_new_tasks(sides, groups, tasks, found.safe)
     said = _lift(sides, found)
     if said.estimate is None:
-        return said, Estimate(None, None, None)
+        return said, LiftEstimate(None, None, None)
     return said, _estimate(found.estimate, new_tasks)
 
 
@@ -164,7 +164,7 @@ def _groups(counts: dict[Bucket, Counts], spec: ExperimentSpec) -> Sides:
     sides = []
     for held_out in (0, 1):
         found = [moments(own.get((name, held_out), NONE)) for name in names]
-        sides.append(Side(*np.array(found).reshape(-1, len(Side._fields)).T))
+        sides.append(RewardMoments(*np.array(found).reshape(-1, len(RewardMoments._fields)).T))
     return Sides(sides[0], sides[1], 0.0 if spec.holdout is None else spec.holdout.share)
 
 
@@ -172,8 +172,8 @@ def _known(value: Any) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _estimate(value: Any, interval: sequences.Interval) -> Estimate:
-    return Estimate(_known(value), _known(interval.low), _known(interval.high))
+def _estimate(value: Any, interval: sequences.Interval) -> LiftEstimate:
+    return LiftEstimate(_known(value), _known(interval.low), _known(interval.high))
 
 
 # whether to stop

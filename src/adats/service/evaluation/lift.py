@@ -18,10 +18,10 @@ from adats.service.evaluation.sequences import (
 FEW = 20  # held-out successes: below, intervals for 0/1 rewards are exact
 FEW_NUMBERS = 60  # held-out rewards that are not 0: below, there is no interval for numbers
 TASK_RATE = 0.1  # where the interval for new tasks is narrowest: at some 80 tasks
-CAUTION = 30  # the same: so many for half of the caution
+CAUTION = 300, 1000  # its weight is the first over the sum of the second and the same
 
 
-class Side(NamedTuple):
+class RewardMoments(NamedTuple):
     """Rewards that count of the policy's decisions, or of those that were held out."""
 
     size: Any
@@ -29,17 +29,17 @@ class Side(NamedTuple):
     squares: Any  # summed squared deviations from the mean
     nonzero: Any
 
-    def at_least(self, other: "Side") -> "Side":
+    def at_least(self, other: "RewardMoments") -> "RewardMoments":
         more = self.size * other.squares / np.maximum(other.size, 1) - self.squares
-        part = CAUTION / (CAUTION + self.nonzero)
+        part = CAUTION[0] / (CAUTION[1] + self.nonzero)
         return self._replace(squares=self.squares + part * np.maximum(more, 0.0))
 
 
 class Sides(NamedTuple):
     """Both, and the share that is held out by plan."""
 
-    policy: Side
-    holdout: Side
+    policy: RewardMoments
+    holdout: RewardMoments
     share: Any
 
     @property
@@ -60,7 +60,9 @@ class Sides(NamedTuple):
         )
 
     def as_arrays(self) -> "Sides":
-        policy, holdout = (Side(*(np.asarray(x, np.float64) for x in own)) for own in self[:2])
+        policy, holdout = (
+            RewardMoments(*(np.asarray(x, np.float64) for x in own)) for own in self[:2]
+        )
         return Sides(policy, holdout, np.asarray(self.share, np.float64))
 
     def cautious(self) -> "Sides":
@@ -100,7 +102,7 @@ def lift(sides: Sides, *, zero_one: bool) -> LiftIntervals:
         )
 
 
-def fixed_time(policy: Side, holdout: Side) -> Interval:
+def fixed_time(policy: RewardMoments, holdout: RewardMoments) -> Interval:
     """The difference of two means with a normal interval."""
     with np.errstate(all="ignore"):
         errors = [
@@ -174,7 +176,7 @@ def lift_new_tasks(sides: Sides, groups: Sides, tasks: Any, safe: Interval) -> I
         )
 
 
-def _weighted(groups: Side, mean: Any, part: Any) -> Any:
+def _weighted(groups: RewardMoments, mean: Any, part: Any) -> Any:
     """Sums of scores by group, less what they would be if all were alike."""
     centre = np.asarray(mean)[..., None]
     return np.where(groups.size > 0, groups.size * (groups.mean - centre), 0.0) / part

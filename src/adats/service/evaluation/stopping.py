@@ -8,7 +8,7 @@ import numpy as np
 
 from adats.models.core.types import FloatArray, MetaBelief, Rng
 
-DRAWS = 500
+DRAWS = 200
 SURE = 3.0  # standard deviations on each side: wide enough for daily looks, see docs/math/lift.md
 WORTH = 0.01  # of the control's mean, unless the experiment says what is worth having
 MOST_LOSS = 0.5  # what is worth having: an arm is not called better while stopping costs more

@@ -4,10 +4,11 @@ import asyncio
 import gc
 import logging
 import math
+import os
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TypeVar, TypeVarTuple, cast
 
 import msgspec
@@ -70,6 +71,7 @@ LONG = math.inf  # the size of an operation that may take long
 MOST_NOTED = 10_000  # experiments whose control is kept in mind
 MOST_WAITING = 1000  # requests; more are turned away
 SCRUB_PAUSE = 1.0  # seconds between two looks at some rows of the store
+ALARM_PAUSE = 60.0  # seconds between two looks at all experiments
 ERASE_PAUSE = 0.05  # seconds between two looks whether what was forgotten is gone
 TIDY_EVERY = 600.0  # seconds between two looks for cycles of objects that nobody uses any more
 REFRESH = 1.0  # seconds until a key that was added or removed is known
@@ -111,11 +113,12 @@ class Service:
         folding: Engine | None,
     ) -> None:
         self._engine, self._clock_off = engine, clock_off
-        self.metrics = Metrics()
+        self.metrics = Metrics(str(os.getpid()) if engine.store.many_writers else None)
         kind = SharedQueue if engine.store.many_writers else CommitQueue
         self._queue = kind(engine, most_waiting=most_waiting)
         self._folder = None if folding is None else Folder(folding, self.metrics.folded)
         self._readers = Readers(engine.store)
+        self._alarms = 0
         self._watch()
         with engine.store.view() as view:
             keys = ApiKeys(view.key_rows())
@@ -133,6 +136,10 @@ class Service:
             "ready": ("1 if the store can be written.", lambda: float(queue.trouble is None)),
             "damaged": ("1 if part of it was damaged.", lambda: float(queue.damage is not None)),
             "clock_off_seconds": ("The clock's jump, not 0 if it jumped.", self._clock_off),
+            "alarms": (
+                "Of all experiments; their reports say what is wrong.",
+                lambda: self._alarms,
+            ),
         }
         for name, (about, value) in watched.items():
             self.metrics.watch(f"adats_{name}", about, value)
@@ -142,7 +149,7 @@ class Service:
         self._queue.start()
         if self._folder is not None:
             self._folder.start()
-        works = (self._refresh_keys, self._scrub, self._tidy)
+        works = (self._refresh_keys, self._scrub, self._tidy, self._look_for_alarms)
         beside = [asyncio.create_task(work()) for work in works]
         try:
             yield
@@ -177,6 +184,20 @@ class Service:
                 found = [str(error)]
             for line in found:
                 self._queue.note_damage(DamagedStore(line))
+
+    async def _look_for_alarms(self) -> None:
+        while True:
+            await asyncio.sleep(ALARM_PAUSE)
+            with suppress(ServiceError):
+                rows = await self._readers.read(lambda view: view.experiments())
+                self._alarms = sum([await self._alarms_of(row.tenant, row.name) for row in rows])
+
+    async def _alarms_of(self, tenant: str, name: str) -> int:
+        def look(view: ReadView) -> int:
+            row = view.experiment(tenant, name)
+            return 0 if row is None else len(reports.report(view, row, self._engine.now()).alarms)
+
+        return await self._readers.read(look)
 
     async def _tidy(self) -> None:
         """Looking at all objects takes the longer, the more tasks are in memory: do it rarely."""
@@ -275,6 +296,7 @@ class Service:
         """Nobody reads meanwhile: a view would keep what is erased in the log of the store."""
         async with self._readers.none():
             await self._do(work, request, *more, size=LONG)
+            self.pages.clear()
         while not self._engine.store.erased:  # another process reads; every commit tries again
             await asyncio.sleep(ERASE_PAUSE)
         return Reply(status=204)

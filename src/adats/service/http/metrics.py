@@ -1,5 +1,6 @@
 """What Prometheus reads at /metrics. No names of tenants, experiments or tasks are in it."""
 
+import re
 from collections.abc import Callable
 
 from prometheus_client import (
@@ -15,13 +16,15 @@ from prometheus_client import (
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.25, 1.0)
 
+_LABELS = re.compile(r"^([a-z]\w*)(?:{(.*)})? ", re.MULTILINE)
 WAITS = (0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.5, 1.0, 5.0)
 
 
 class Metrics:
-    """Counters of one service."""
+    """Counters of one process; where that is one of several workers, each line says which."""
 
-    def __init__(self) -> None:
+    def __init__(self, worker: str | None = None) -> None:
+        self._label = "" if worker is None else f'worker="{worker}"'
         self._registry = CollectorRegistry()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self._registry)
@@ -62,4 +65,9 @@ class Metrics:
         Gauge(name, about, registry=self._registry).set_function(value)
 
     def text(self) -> bytes:
-        return generate_latest(self._registry)
+        text = generate_latest(self._registry)
+        return _LABELS.sub(self._with_worker, text.decode()).encode() if self._label else text
+
+    def _with_worker(self, line: re.Match[str]) -> str:
+        name, others = line.groups()
+        return f"{name}{{{self._label}{',' + others if others else ''}}} "

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from adats.models.core.types import FloatArray
 from adats.service.counters import FLOOR
 from adats.service.pages import figures
 from adats.service.pages.content import ExperimentContent, arm_name
@@ -18,14 +19,20 @@ NOT_YET = '<p class="note">Nothing to show yet.</p>'
 
 
 def experiment_body(content: ExperimentContent, base: str, health: Health) -> str:
-    name, shown = content.row.name, _shown(content)
+    report = content.report
+    parts = [content.row.status, f"{report.decisions:,} decisions", f"{report.tasks:,} tasks"]
+    parts.append(f"{report.counted:,} rewards that count")
+    alarms = "".join(f'<p class="alarm">{escape(alarm)}</p>' for alarm in report.alarms)
+    shown = _shown(content)
+    drawn = "".join(
+        figure(part, title, about, draw(content, shown) or NOT_YET)
+        for part, title, about, draw in FIGURES
+    )
     return (
-        f"<h1>{escape(name)}</h1>"
-        f'<div data-part="verdict"><p class="verdict">{escape(sentence(content))}</p>'
-        f'<p class="soft">{_figures(content)}</p>{_alarms(content)}</div>'
-        f'<div class="figures">{_lift(content)}{_prior(content, shown)}{_shrinkage(content, shown)}'
-        f"{_best(content, shown)}{_allocation(content, shown)}{_health(content, health)}</div>"
-        f"{_made_by(content, base)}"
+        f"<h1>{escape(content.row.name)}</h1>"
+        f'<div data-part="verdict"><p class="verdict">{escape(report.sentence)}</p>'
+        f'<p class="soft">{escape(" · ".join(parts))}</p>{alarms}</div>'
+        f'<div class="figures">{drawn}{_health(content, health)}</div>{_made_by(content, base)}'
     )
 
 
@@ -34,89 +41,57 @@ def reward_words(spec: ExperimentSpec) -> figures.Words:
     return percent if spec.model == "binary" else number
 
 
-def sentence(content: ExperimentContent) -> str:
-    return content.report.sentence
-
-
-def _figures(content: ExperimentContent) -> str:
-    report = content.report
-    parts = [f"{report.decisions:,} decisions", f"{report.tasks:,} tasks"]
-    parts.append(f"{report.counted:,} rewards that count")
-    return escape(" · ".join(parts))
-
-
-def _alarms(content: ExperimentContent) -> str:
-    return "".join(f'<p class="alarm">{escape(alarm)}</p>' for alarm in content.report.alarms)
-
-
-# figures
+# figures: each is empty where there is nothing to show yet
 
 
 def _shown(content: ExperimentContent) -> list[int]:
-    """The arms that get a colour: all, or those that were best most often in the end."""
-    count = len(content.arms)
-    if count <= COLOURS:
-        return list(range(count))
-    beliefs = content.beliefs
-    last = (
-        np.zeros(count)
-        if beliefs is None
-        else (beliefs.mean if beliefs.best is None else beliefs.best)[-1]
-    )
+    """The arms that get a colour: all, or those that look best in the end."""
+    count, beliefs = len(content.arms), content.beliefs
+    if count <= COLOURS or beliefs is None:
+        return list(range(min(count, COLOURS)))
+    last = (beliefs.mean if beliefs.best is None else beliefs.best)[-1]
     return sorted(np.argsort(-np.nan_to_num(last), kind="stable")[: COLOURS - 1].tolist())
 
 
-def _lift(content: ExperimentContent) -> str:
-    title = "Lift over the holdout"
+def _lift(content: ExperimentContent, _: Sequence[int]) -> str:
     if content.spec.holdout is None:
-        said = "This experiment has no holdout, so its lift is not measured."
-        return figure("lift", title, said, "")
-    known = [(p.end, lift) for p, lift in zip(content.periods, content.lifts, strict=True)]
-    known = [(end, lift) for end, lift in known if lift.estimate is not None]
-    said = "Mean reward more than in the holdout; the band is safe to look at every day."
+        return '<p class="note">This experiment has no holdout: its lift is not measured.</p>'
+    pairs = zip(content.periods, content.lifts, strict=True)
+    known = [(p.end, lift) for p, lift in pairs if lift.estimate is not None]
     if not known:
-        return figure("lift", title, said, NOT_YET)
+        return ""
     words, lifts = reward_words(content.spec), [lift for _, lift in known]
-    line = Line(
-        "lift",
-        [_or_nan(lift.estimate) for lift in lifts],
-        [_or_nan(lift.low) for lift in lifts],
-        [_or_nan(lift.high) for lift in lifts],
+    several = (
+        [math.nan if value is None else value for value in values]
+        for values in zip(*((one.estimate, one.low, one.high) for one in lifts), strict=True)
     )
-    last = lifts[-1]
-    alt = f"Lift over time; now {words(_or_nan(last.estimate))}"
-    if last.low is not None and last.high is not None:
-        alt += f", between {words(last.low)} and {words(last.high)}"
+    line = Line("lift", *several)
+    alt = f"Lift over time; now {words(line.y[-1])}"
+    if line.low is not None and line.high is not None:
+        alt += f", between {words(line.low[-1])} and {words(line.high[-1])}"
     ends = [end for end, _ in known]
-    drawn = figures.lines(ends, [line], alt=alt, x_words=moment, y_words=words, zero=True)
-    return figure("lift", title, said, drawn)
+    return figures.lines(ends, [line], alt=alt, x_words=moment, y_words=words, zero=True)
 
 
 def _prior(content: ExperimentContent, shown: Sequence[int]) -> str:
-    title, said = "The prior taking shape", "What is believed of a new task: mean ± spread."
     beliefs, words = content.beliefs, reward_words(content.spec)
     if beliefs is None:
-        return figure("prior", title, said, NOT_YET)
-    rows = [i for i, tasks in enumerate(beliefs.tasks) if tasks > 0]
-    rows = list({beliefs.tasks[i]: i for i in rows}.values())  # the last of each number of tasks
+        return ""
+    last_of = {tasks: i for i, tasks in enumerate(beliefs.tasks) if tasks > 0}
+    rows = list(last_of.values())  # the last of each number of tasks
     mean, scale = beliefs.mean[rows], beliefs.scale[rows]
+    ends = (mean, mean - scale, mean + scale)
     several = [
-        Line(
-            content.arms[i],
-            mean[:, i].tolist(),
-            (mean - scale)[:, i].tolist(),
-            (mean + scale)[:, i].tolist(),
-        )
+        Line(content.arms[i], *(end[:, i].tolist() for end in ends))
         for i in shown
-        if i < mean.shape[1]
+        if rows and i < mean.shape[1]
     ]
-    if not rows or not several:
-        return figure("prior", title, said, NOT_YET)
-    last = ", ".join(f"{line.name} {words(line.y[-1])}" for line in several)
-    alt = f"What is believed of each arm in a new task, over the number of tasks; now {last}"
-    tasks = [float(beliefs.tasks[i]) for i in rows]
-    drawn = figures.lines(tasks, several, alt=alt, x_words=_tasks, y_words=words, log=True)
-    return figure("prior", title, said, drawn)
+    if not several:
+        return ""
+    said = ", ".join(f"{line.name} {words(line.y[-1])}" for line in several)
+    alt = f"What is believed of each arm in a new task, over the number of tasks; now {said}"
+    tasks = [float(count) for count in last_of]
+    return figures.lines(tasks, several, alt=alt, x_words=_tasks, y_words=words, log=True)
 
 
 def _tasks(count: float) -> str:
@@ -124,8 +99,6 @@ def _tasks(count: float) -> str:
 
 
 def _shrinkage(content: ExperimentContent, shown: Sequence[int]) -> str:
-    title = "From each task's own data to what is believed"
-    said = "The tasks with most rewards, each in the arm that it has used most; a line is a link."
     colours = {arm: colour for colour, arm in enumerate(shown)}
     tasks = [
         Slope(
@@ -138,30 +111,25 @@ def _shrinkage(content: ExperimentContent, shown: Sequence[int]) -> str:
         for own in content.tasks
     ]
     if not tasks:
-        return figure("shrinkage", title, said, NOT_YET)
-    spreads = [np.ptp([task.raw for task in tasks]), np.ptp([task.believed for task in tasks])]
+        return ""
     words = reward_words(content.spec)
+    raw, believed = (np.ptp(values) for values in zip(*(task[3:] for task in tasks), strict=True))
     alt = (
-        f"{len(tasks)} tasks: averages of their own rewards spread over {words(spreads[0])}, "
-        f"what is believed over {words(spreads[1])}"
+        f"{len(tasks)} tasks: averages of their own rewards spread over {words(raw)}, what is "
+        f"believed over {words(believed)}"
     )
-    return figure("shrinkage", title, said, figures.slopes(tasks, alt=alt, words=words))
+    return figures.slopes(tasks, alt=alt, words=words)
 
 
 def _best(content: ExperimentContent, shown: Sequence[int]) -> str:
-    title, said = "Which arm is best in a new task", "The chance of each arm, over time."
     beliefs = content.beliefs
     if beliefs is None or beliefs.best is None:
-        return figure("best", title, said, NOT_YET)
-    names, shares = _grouped(content, shown, np.nan_to_num(beliefs.best))
-    last = ", ".join(f"{n} {percent(s)}" for n, s in zip(names, shares[-1], strict=True))
-    alt = f"The chance of each arm to be the best in a new task; now {last}"
-    drawn = figures.stacked(beliefs.times, names, shares, alt=alt, x_words=moment)
-    return figure("best", title, said, drawn)
+        return ""
+    alt = "The chance of each arm to be the best in a new task; now"
+    return _stacked(content, shown, beliefs.times, np.nan_to_num(beliefs.best), alt)
 
 
 def _allocation(content: ExperimentContent, shown: Sequence[int]) -> str:
-    title, said = "Where decisions go", "The share of each arm, over time, without the holdout."
     places = {name: i for i, name in enumerate(content.arms)}
     counts = np.zeros((len(content.periods), len(content.arms)))
     for own, period in zip(counts, content.periods, strict=True):
@@ -170,31 +138,51 @@ def _allocation(content: ExperimentContent, shown: Sequence[int]) -> str:
                 own[places[arm_name(arm)]] += count
     used = counts.sum(axis=1) > 0
     if not used.any() or content.spec.dim is not None:
-        return figure("allocation", title, said, NOT_YET)
-    counts = counts[used]
-    names, shares = _grouped(content, shown, counts / counts.sum(axis=1, keepdims=True))
+        return ""
+    shares = counts[used] / counts[used].sum(axis=1, keepdims=True)
     ends = [period.end for period, one in zip(content.periods, used, strict=True) if one]
-    last = ", ".join(f"{n} {percent(s)}" for n, s in zip(names, shares[-1], strict=True))
-    alt = f"The share of decisions that each arm gets; in the last period {last}"
-    drawn = figures.stacked(ends, names, shares, alt=alt, x_words=moment)
-    return figure("allocation", title, said, drawn)
+    alt = "The share of decisions that each arm gets; in the last period"
+    return _stacked(content, shown, ends, shares, alt)
 
 
-def _grouped(
+def _stacked(
     content: ExperimentContent,
     shown: Sequence[int],
-    rows: "np.ndarray[tuple[int, int], np.dtype[np.float64]]",
-) -> tuple[list[str], list[list[float]]]:
-    """Of the arms that have a colour, and of all others together."""
-    names = [content.arms[i] for i in shown]
-    shares = rows[:, list(shown)]
+    times: Sequence[float],
+    rows: FloatArray,
+    alt: str,
+) -> str:
+    """Shares of the arms that have a colour, and of all others together."""
+    names, shares = [content.arms[i] for i in shown], rows[:, list(shown)]
     if len(shown) < rows.shape[1]:
-        others = 1 - shares.sum(axis=1, keepdims=True)
-        names, shares = (
-            [*names, f"{rows.shape[1] - len(shown)} others"],
-            np.hstack([shares, others]),
-        )
-    return names, shares.tolist()
+        names.append(f"{rows.shape[1] - len(shown)} others")
+        shares = np.hstack([shares, 1 - shares.sum(axis=1, keepdims=True)])
+    last = ", ".join(f"{n} {percent(s)}" for n, s in zip(names, shares[-1], strict=True))
+    return figures.stacked(times, names, shares.tolist(), alt=f"{alt} {last}", x_words=moment)
+
+
+FIGURES = (
+    (
+        "lift",
+        "Lift over the holdout",
+        "Mean reward more than in the holdout; the band is safe to look at every day.",
+        _lift,
+    ),
+    ("prior", "The prior taking shape", "What is believed of a new task: mean ± spread.", _prior),
+    (
+        "shrinkage",
+        "From each task's own data to what is believed",
+        "The tasks with most rewards, each in the arm that it has used most; a line is a link.",
+        _shrinkage,
+    ),
+    ("best", "Which arm is best in a new task", "The chance of each arm, over time.", _best),
+    (
+        "allocation",
+        "Where decisions go",
+        "The share of each arm, over time, without the holdout.",
+        _allocation,
+    ),
+)
 
 
 def _health(content: ExperimentContent, health: Health) -> str:
@@ -226,7 +214,3 @@ def _made_by(content: ExperimentContent, base: str) -> str:
         "<details><summary>The lines that made it</summary>"
         f"<pre>{escape(curl)}</pre><pre>{escape(python)}</pre></details>"
     )
-
-
-def _or_nan(value: float | None) -> float:
-    return math.nan if value is None else value

@@ -37,7 +37,7 @@ class Slope(NamedTuple):
     believed: float
 
 
-class Scale(NamedTuple):
+class Axis(NamedTuple):
     """From values to places, along one side."""
 
     low: float
@@ -114,7 +114,7 @@ def stacked(
     x_words: Words,
 ) -> str:  # fmt: skip
     """Shares of a whole over time; a row of shares for each place."""
-    across, up = _across(x), Scale(0.0, 1.0, HEIGHT - BOTTOM, TOP)
+    across, up = _across(x), Axis(0.0, 1.0, HEIGHT - BOTTOM, TOP)
     parts = _axes(across, up, x_words, percent)
     below = [0.0] * len(x)
     middles = []
@@ -166,17 +166,17 @@ def _figure(parts: Iterable[str], alt: str, height: float = HEIGHT) -> str:
     return f'<svg {box} role="img" aria-label="{escape(alt)}">{"".join(parts)}</svg>'
 
 
-def _across(x: Sequence[float], *, log: bool = False) -> Scale:
-    return Scale(x[0], x[-1], LEFT, WIDTH - RIGHT, log and x[0] > 0 and x[-1] > 20 * x[0])
+def _across(x: Sequence[float], *, log: bool = False) -> Axis:
+    return Axis(x[0], x[-1], LEFT, WIDTH - RIGHT, log and x[0] > 0 and x[-1] > 20 * x[0])
 
 
-def _up(values: Sequence[float], height: float = HEIGHT) -> Scale:
+def _up(values: Sequence[float], height: float = HEIGHT) -> Axis:
     low, high = min(values, default=0.0), max(values, default=1.0)
     room = 0.05 * (high - low) or 0.1 * abs(high) or 1.0
-    return Scale(low - room, high + room, height - BOTTOM, TOP)
+    return Axis(low - room, high + room, height - BOTTOM, TOP)
 
 
-def _ticks(scale: Scale, count: int = 4) -> list[float]:
+def _ticks(scale: Axis, count: int = 4) -> list[float]:
     """Round values within a scale."""
     if scale.log:
         first, last = math.ceil(math.log10(scale.low)), math.floor(math.log10(scale.high))
@@ -189,7 +189,7 @@ def _ticks(scale: Scale, count: int = 4) -> list[float]:
     return [round(value, 12) for value in found]
 
 
-def _axes(across: Scale, up: Scale, x_words: Words, y_words: Words) -> list[str]:
+def _axes(across: Axis, up: Axis, x_words: Words, y_words: Words) -> list[str]:
     bottom = HEIGHT - BOTTOM
     parts = []
     for value in _ticks(up):

@@ -6,8 +6,6 @@ from urllib.parse import quote
 
 __all__ = ["escape", "experiment_url", "figure", "page", "sign_in_page", "table", "task_url"]
 
-Cell = str | int
-
 
 def page(title: str, body: str, *, tenant: str = "") -> bytes:
     """`tenant` is whose experiments they are, if somebody has signed in for that."""

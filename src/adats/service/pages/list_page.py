@@ -1,58 +1,42 @@
-"""The list of experiments: their state, how much is decided, the lift in a sentence, warnings."""
+"""The list of experiments: their state, how much is decided, the sentence, and warnings."""
 
-from typing import NamedTuple
+from urllib.parse import quote
 
 from adats.service import reports
-from adats.service.messages import Report
 from adats.service.pages.content import decisions_a_day
 from adats.service.pages.html import escape, experiment_url, table
 from adats.service.spec import parse
-from adats.service.stores.interface import ReadView
+from adats.service.stores.interface import ExperimentRow, ReadView
 
 AT_ONCE = 50  # experiments on a page
+HEADS = ("Experiment", "State", "Decisions a day", "What it says")
+NONE = (
+    "<h1>Experiments</h1><p>There are none yet. "
+    'How to make one is in <a href="/docs#put">the description of the API</a>.</p>'
+)
 
 
-class ExperimentSummary(NamedTuple):
-    name: str
-    report: Report
-    a_day: int
-
-
-def experiments(
-    view: ReadView, tenant: str, now: float, after: str
-) -> tuple[list[ExperimentSummary], str | None]:
-    """The next ones by name, and after which the rest begins."""
+def list_body(view: ReadView, tenant: str, now: float, after: str) -> str:
+    """The experiments whose names come after this one, as many as fit on a page."""
     rows = sorted(view.experiments(tenant), key=lambda row: row.name)
     rows = [row for row in rows if row.name > after]
-    found = [
-        ExperimentSummary(
-            row.name,
-            reports.report(view, row, now),
-            decisions_a_day(view.counts(row.id), now, several=parse(row.spec).size is not None),
-        )
-        for row in rows[:AT_ONCE]
-    ]
-    return found, found[-1].name if len(rows) > AT_ONCE else None
-
-
-def list_body(found: list[ExperimentSummary], more: str | None) -> str:
-    if not found:
-        return (
-            "<h1>Experiments</h1><p>There are none yet. "
-            'How to make one is in <a href="/docs#put">the description of the API</a>.</p>'
-        )
-    rows = [
-        (
-            f'<a href="{experiment_url(one.name)}">{escape(one.name)}</a>',
-            f"{one.a_day:,}",
-            escape(one.report.sentence)
-            + "".join(f'<br><span class="alarm">{escape(a)}</span>' for a in one.report.alarms),
-        )
-        for one in found
-    ]
-    heads = ("Experiment", "Decisions a day", "What it says")
-    rest = "" if more is None else f'<p><a href="/?after={escape(more)}">More</a></p>'
+    shown = rows[:AT_ONCE]
+    if not shown:
+        return NONE
+    more = f'<p><a href="/?after={quote(shown[-1].name)}">More</a></p>'
+    listed = table(HEADS, [_cells(view, row, now) for row in shown], numbers=(2,))
     return (
-        "<h1>Experiments</h1>"
-        f'<div data-part="experiments">{table(heads, rows, numbers=(1,))}</div>{rest}'
+        f'<h1>Experiments</h1><div data-part="experiments">{listed}</div>'
+        f"{more if len(rows) > len(shown) else ''}"
+    )
+
+
+def _cells(view: ReadView, row: ExperimentRow, now: float) -> tuple[str, str, str, str]:
+    report, several = reports.report(view, row, now), parse(row.spec).size is not None
+    alarms = "".join(f'<br><span class="alarm">{escape(alarm)}</span>' for alarm in report.alarms)
+    return (
+        f'<a href="{experiment_url(row.name)}">{escape(row.name)}</a>',
+        escape(row.status),
+        f"{decisions_a_day(view.counts(row.id), now, several=several):,}",
+        escape(report.sentence) + alarms,
     )

@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from adats.models.core.errors import UnknownTask
-from adats.service.errors import FAULT, NotFound, ServiceError, Unauthorized, status_of, text_of
+from adats.service.errors import FAULT, NotFound, Unauthorized, status_of, text_of
 from adats.service.http.endpoint import AccessControl
 from adats.service.http.metrics import Metrics
 from adats.service.http.readers import Readers
@@ -20,7 +20,7 @@ from adats.service.pages import sessions
 from adats.service.pages.content import experiment_content, task_content
 from adats.service.pages.experiment_page import experiment_body, reward_words
 from adats.service.pages.html import escape, page, sign_in_page
-from adats.service.pages.list_page import experiments, list_body
+from adats.service.pages.list_page import list_body
 from adats.service.pages.task_page import task_body
 from adats.service.spec import parse
 from adats.service.stores.interface import ExperimentRow, ReadView
@@ -73,7 +73,7 @@ class Pages:
 
     def _list(self, view: ReadView, tenant: str, request: Request) -> tuple[str, str]:
         after = request.query_params.get("after", "")
-        return "Experiments", list_body(*experiments(view, tenant, self._now(), after))
+        return "Experiments", list_body(view, tenant, self._now(), after)
 
     def _experiment(self, view: ReadView, tenant: str, request: Request) -> tuple[str, str]:
         row = _row(view, tenant, request)
@@ -105,8 +105,6 @@ class Pages:
                 status = status_of(error)
                 if status == FAULT:
                     log.error("a page failed", exc_info=error)
-                if not isinstance(error, ServiceError) and status != FAULT:
-                    raise
                 body = f"<h1>{status}</h1><p>{escape(text_of(error))}</p>"
                 content = page(str(status), body, tenant="")
             self._metrics.request("page", status, time.perf_counter() - began)
@@ -119,8 +117,6 @@ class Pages:
         key = (tenant, str(request.url))
         at, work = self._kept.get(key, (0.0, None))
         if work is None or time.monotonic() > at + FRESH or (work.done() and work.exception()):
-            for old in [old for old, (then, _) in self._kept.items() if then < at - FRESH]:
-                del self._kept[old]
             while len(self._kept) >= MOST_KEPT:
                 del self._kept[next(iter(self._kept))]
 
@@ -132,11 +128,14 @@ class Pages:
             self._kept[key] = (time.monotonic(), work)
         return await asyncio.shield(work)
 
+    def clear(self) -> None:
+        """Nothing of what was forgotten is shown again."""
+        self._kept.clear()
+
     async def _sign_in(self, request: Request) -> Response:
         if request.method == "GET":
-            return Response(
-                sign_in_page(next_page=_local(request.query_params.get("next"))), 200, SAFE, HTML
-            )
+            then = _local(request.query_params.get("next"))
+            return Response(sign_in_page(next_page=then), 200, SAFE, HTML)
         body = b""
         async for part in request.stream():
             body += part
@@ -146,8 +145,7 @@ class Pages:
         then = _local(form.get("next", ["/"])[0])
         session = self._access.sign_in(form.get("key", [""])[0].strip())
         if session is None:
-            wrong = sign_in_page("There is no such key.", then)
-            return Response(wrong, 403, SAFE, HTML)
+            return Response(sign_in_page("There is no such key.", then), 403, SAFE, HTML)
         return _redirect(request, then, session)
 
     async def _sign_out(self, request: Request) -> Response:

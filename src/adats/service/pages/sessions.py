@@ -9,6 +9,7 @@ import time
 from http.cookies import CookieError, SimpleCookie
 
 from adats.service.keys import Access, ApiKeys
+from adats.service.stores.interface import KeyRow
 
 COOKIE = "adats_session"
 LASTS = 8 * 3600  # seconds
@@ -18,9 +19,9 @@ def new_session(keys: ApiKeys, key: str, now: float | None = None) -> str | None
     """The value of a cookie; None if there is no such key."""
     if keys.access(key) is None:
         return None
-    name = key.split("_")[1]
+    row = keys[key.split("_")[1]]
     until = int((time.time() if now is None else now) + LASTS)
-    return f"{name}.{until}.{_seal(keys, name, until)}"
+    return f"{row.id}.{until}.{_seal(row, until)}"
 
 
 def access_of(keys: ApiKeys, session: str, now: float | None = None) -> Access | None:
@@ -30,16 +31,14 @@ def access_of(keys: ApiKeys, session: str, now: float | None = None) -> Access |
     row = keys.get(name)
     if row is None or not (end.isascii() and end.isdecimal() and len(end) < 12):
         return None
-    same = hmac.compare_digest(_seal(keys, name, int(end)).encode(), seal.encode())
+    same = hmac.compare_digest(_seal(row, int(end)).encode(), seal.encode())
     if not same or int(end) < (time.time() if now is None else now):
         return None
     return Access(row.tenant, write=False)
 
 
-def _seal(keys: ApiKeys, name: str, until: int) -> str:
-    row = keys.get(name)
-    assert row is not None
-    return hmac.new(row.hash, f"page {name} {until}".encode(), hashlib.sha256).hexdigest()
+def _seal(row: KeyRow, until: int) -> str:
+    return hmac.new(row.hash, f"page {row.id} {until}".encode(), hashlib.sha256).hexdigest()
 
 
 def session_in(header: bytes) -> str:

@@ -35,7 +35,6 @@ from adats.service.stores.postgres_reader import (
     PostgresReader,
     PostgresReadView,
     add_counts,
-    counts_from,
     decision_from,
     task_from,
 )
@@ -49,7 +48,7 @@ from adats.service.stores.postgres_write import (
     reward_text,
     tasks_of,
 )
-from adats.service.stores.sqlite_rows import damaged
+from adats.service.stores.sqlite_rows import counts_of, damaged
 
 ASK_AGAIN, ASK_FOR = 0.2, 3.0  # seconds: whether a commit has happened
 FOLD_WAIT = 4.0  # seconds for a fold that somebody else makes
@@ -304,7 +303,7 @@ class PostgresStore(PostgresReader):
         for bucket, difference in differences.items():
             added[bucket] = added.get(bucket, Counts()).plus(difference)
         named = as_json([bucket._asdict() for bucket in added])
-        kept = dict(map(counts_from, self._rows(sql.READ_COUNTS, (named,)))) if added else {}
+        kept = dict(map(counts_of, self._rows(sql.READ_COUNTS, (named,)))) if added else {}
         new, gone = [], []
         for bucket, difference in added.items():
             counts = kept.get(bucket, Counts()).plus(difference)

@@ -20,7 +20,7 @@ from adats.service.stores.interface import (
     TaskRow,
 )
 from adats.service.stores.postgres_link import Pool, explained
-from adats.service.stores.sqlite_rows import damaged, number_of
+from adats.service.stores.sqlite_rows import counts_of, damaged
 
 EXPERIMENT = ", ".join(ExperimentRow._fields)
 HOURLY = ", ".join(Bucket._fields + Counts._fields)
@@ -160,7 +160,7 @@ class PostgresReader:
 
     def counts(self, experiment: int) -> dict[Bucket, Counts]:
         sql = f"SELECT {HOURLY} FROM hourly WHERE experiment = %s ORDER BY start"
-        return dict(map(counts_from, self._all(sql, (experiment,))))
+        return dict(map(counts_of, self._all(sql, (experiment,))))
 
     def key_rows(self) -> list[KeyRow]:
         fields = ", ".join(KeyRow._fields)
@@ -299,15 +299,8 @@ def decision_from(row: Sequence[Any]) -> DecisionRow:
     return DecisionRow(*values)
 
 
-def counts_from(row: Sequence[Any]) -> tuple[Bucket, Counts]:
-    size = len(Bucket._fields)
-    kept = Counts(*row[size:])
-    counts = kept._replace(sum=number_of(kept.sum), squares=number_of(kept.squares))
-    return Bucket(*row[:size]), counts
-
-
 def add_counts(into: dict[Bucket, Counts], experiment: int, text: str) -> None:
     """What a group has counted, as the queue has it."""
     for row in _decode(text):
-        bucket, counts = counts_from([experiment, *row])
+        bucket, counts = counts_of([experiment, *row])
         into[bucket] = into.get(bucket, Counts()).plus(counts)

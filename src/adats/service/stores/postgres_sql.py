@@ -88,6 +88,7 @@ WAITING = f"""
 SELECT experiment FROM queue GROUP BY experiment HAVING min(time) <= {NOW} - %s ORDER BY min(time)
 """
 
+_FOLDED = "x(id bigint, e int, seq bigint, s text, n bigint, p text, g bigint, z smallint)"
 WRITE = f"""
 WITH made AS (
     INSERT INTO decisions (id, experiment, task_id, version, decision_id, action, features, request,
@@ -115,18 +116,17 @@ WITH made AS (
     FROM json_to_recordset(%(used)s::json) AS x(id bigint, seq bigint, n bigint, p text, l text,
         d text)
     WHERE t.id = x.id
-), folded AS (
+), folded_first AS (
     INSERT INTO folded (task_id, experiment, seq, stats, rounds, pending, generation, size)
     SELECT id, e, seq, decode(s, 'base64'), n, decode(p, 'base64'), g, z
-    FROM json_to_recordset(%(folded)s::json) AS x(id bigint, e int, seq bigint, s text, n bigint,
-        p text, g bigint, z smallint)
-    ON CONFLICT (task_id) DO UPDATE SET seq = EXCLUDED.seq, stats = EXCLUDED.stats,
-        rounds = EXCLUDED.rounds, pending = EXCLUDED.pending, generation = EXCLUDED.generation,
-        size = EXCLUDED.size
+    FROM json_to_recordset(%(folded_first)s::json) AS {_FOLDED}
+), folded_again AS (
+    UPDATE folded f SET seq = x.seq, stats = decode(s, 'base64'), rounds = n,
+        pending = decode(p, 'base64'), generation = g, size = z
+    FROM json_to_recordset(%(folded_again)s::json) AS {_FOLDED} WHERE f.task_id = x.id
 ), folds AS (
     INSERT INTO folds (task_id, seq, version)
     SELECT id, seq, v FROM json_to_recordset(%(folds)s::json) AS x(id bigint, seq bigint, v bigint)
-    ON CONFLICT DO NOTHING
 ), unused AS (
     DELETE FROM tasks WHERE id = ANY(%(unused)s::bigint[])
 ), queued AS (

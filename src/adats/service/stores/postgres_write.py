@@ -68,7 +68,8 @@ class GroupRows:
             "later": self.later,
             "told": self._told,
             "used": self._used,
-            "folded": self._folded,
+            "folded_first": [row for known, row in self._folded if known.folded is None],
+            "folded_again": [row for known, row in self._folded if known.folded is not None],
             "folds": self._folds(),
             "queued": [] if self._taken else self._queued(),
         }
@@ -144,10 +145,10 @@ class GroupRows:
             "m": _optional(row.metrics),
         }
 
-    def _tasks(self) -> tuple[list[Row], list[Row]]:
+    def _tasks(self) -> tuple[list[Row], list[tuple[KnownTask, Row]]]:
         """As they are now, and as they are in what all taught."""
         used: list[Row] = []
-        folded: list[Row] = []
+        folded: list[tuple[KnownTask, Row]] = []
         for key, state in self._changes.tasks.items():
             known, taken = self._known[key], key[0] in self._taken
             seq = self._last.get(key, known.seq) or self._next()
@@ -162,7 +163,7 @@ class GroupRows:
             if key in self._last or not known.seq:
                 used.append(row | {"l": None, "d": design})
             row |= {"e": key[0], "s": packed(state.stats)}
-            folded.append(row | {"g": state.generation, "z": state.size})
+            folded.append((known, row | {"g": state.generation, "z": state.size}))
         return used, folded
 
     def _folds(self) -> list[Row]:

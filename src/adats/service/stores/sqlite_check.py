@@ -1,8 +1,8 @@
 """Whether a store in SQLite is as it was written: all of it at once, or slice by slice.
 
 A slice is some rows of a table: their checksums, and that every index leads to them. After the last
-slice of a table its pages are looked at, and the entries of its indices are counted, so that no row
-can be gone.
+slice of a table the entries of its indices are counted, so that no row can be gone. The pages of a
+large table are not looked at as such: only `adats store check` takes the time for that.
 """
 
 import sqlite3
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from adats.service.stores.sqlite import SQLiteReadView
 
 SLICE = 1000  # rows
+MOST_FOR_PAGES = 50_000  # rows of a table whose pages are looked at, by the way
 
 
 class _Table(NamedTuple):
@@ -83,22 +84,37 @@ class Scrub:
     """Looks at a store again and again, some rows at a time."""
 
     def __init__(self) -> None:
-        self._place: tuple[str, int] | None = None
+        self._start(next(iter(TABLES)))
         self.rounds = 0  # through all tables
+
+    def _start(self, table: str) -> None:
+        self._table, self._last, self._rows = table, 0, 0
+        self._forgotten: int | None = None  # tasks, when the first slice was looked at
 
     def step(self, view: "SQLiteReadView", limit: int = SLICE) -> list[str]:
         """Look at the next slice; what is wrong with it."""
-        table, after = self._place or (next(iter(TABLES)), 0)
-        found, last = view.look(lambda connection: _slice(connection, table, after, limit))
-        if last is None and table == "experiments":
-            found += _check_sums(view)
+        table = self._table
+        (forgotten,) = view.look(
+            lambda connection: connection.execute(
+                "SELECT count(*) FROM changes WHERE kind = 'forget'"
+            ).fetchone()
+        )
+        if self._forgotten is None:
+            self._forgotten = forgotten
+        found, size, last = view.look(partial(_slice, table=table, after=self._last, limit=limit))
+        self._rows += size
         if last is not None:
-            self._place = (table, last)
+            self._last = last
             return found
-        names = [*TABLES, None]
-        following = names[names.index(table) + 1]
-        self._place = None if following is None else (following, 0)
+        if forgotten == self._forgotten and not found:  # nothing was taken out meanwhile
+            found += view.look(lambda connection: list(_counted(connection, table, self._rows)))
+        if self._rows <= MOST_FOR_PAGES:
+            found += view.look(lambda connection: list(_pages(connection, table)))
+        if table == "experiments":
+            found += _check_sums(view)
+        following = dict(zip(TABLES, [*TABLES][1:], strict=False)).get(table)
         self.rounds += following is None
+        self._start(following or next(iter(TABLES)))
         return found
 
 
@@ -110,7 +126,7 @@ def check_whole(view: "SQLiteReadView") -> Iterator[str]:
             last: int | None = 0
             while last is not None:
                 look = partial(_slice, table=table, after=last, limit=SLICE)
-                found, last = view.look(look)
+                found, _, last = view.look(look)
                 yield from found
         for row in view.experiments():
             yield from _check_counters(view, row)
@@ -125,9 +141,9 @@ def _integrity(connection: sqlite3.Connection) -> list[str]:
 
 def _slice(
     connection: sqlite3.Connection, table: str, after: int, limit: int
-) -> tuple[list[str], int | None]:
-    """What is wrong with some rows, and the last of them; None if it was the last of all."""
-    what, found, last = TABLES[table], [], None
+) -> tuple[list[str], int, int | None]:
+    """What is wrong with some rows, how many, and the last; None if it was the last of all."""
+    what, found, size, last = TABLES[table], [], 0, None
     part = f"FROM {table} NOT INDEXED WHERE rowid > ? ORDER BY rowid LIMIT ?"
     try:
         kept = connection.execute(f"SELECT rowid, {what.columns} {part}", (after, limit)).fetchall()
@@ -138,14 +154,12 @@ def _slice(
                 found.append(str(error))
         for index, columns in what.indices.items():
             found += _not_in_index(connection, table, index, columns, part, (after, limit))
-        last = kept[-1][0] if len(kept) == limit else None
-        if last is None:
-            found += _structure(connection, table)
+        size, last = len(kept), kept[-1][0] if len(kept) == limit else None
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         if isinstance(error, sqlite3.OperationalError) and "decode" not in str(error):
             raise
         found.append(f"{table} cannot be read: {error}; restore a copy of the store")
-    return found, last
+    return found, size, last
 
 
 def _not_in_index(
@@ -168,24 +182,32 @@ def _not_in_index(
         yield f"{lost} rows of {table} are not in {index}; restore a copy of the store"
 
 
-def _structure(connection: sqlite3.Connection, table: str) -> Iterator[str]:
-    """What is wrong with the pages of a table and of its indices, and with their sizes."""
+def _pages(connection: sqlite3.Connection, table: str) -> Iterator[str]:
+    """What is wrong with the pages of a table and of its indices."""
     for (line,) in connection.execute(f"PRAGMA quick_check({table})"):
         if line != "ok":
             yield f"{table}: {' '.join(line.split())}; restore a copy of the store"
-    for index in TABLES[table].indices if table in TABLES else ():
-        where = f"WHERE {PARTIAL[index]} IS NOT NULL" if index in PARTIAL else ""
-        counts = [
-            connection.execute(f"SELECT count(*) FROM {table} {how} {where}").fetchone()[0]
-            for how in ("NOT INDEXED", f"INDEXED BY {index}")
-        ]
-        if counts[0] != counts[1]:
-            yield f"{table} has {counts[0]} rows, {index} {counts[1]}; restore a copy of the store"
+
+
+def _counted(connection: sqlite3.Connection, table: str, size: int) -> Iterator[str]:
+    """Whether indices have as many entries as there are rows; of some rows, if they are few."""
+    for index in TABLES[table].indices:
+        where, due = "", size
+        if index in PARTIAL:
+            if size > MOST_FOR_PAGES:  # counting takes long; what it leads to is looked at anyway
+                continue
+            where = f"WHERE {PARTIAL[index]} IS NOT NULL"
+            sql = f"SELECT count(*) FROM {table} NOT INDEXED {where}"
+            (due,) = connection.execute(sql).fetchone()
+        sql = f"SELECT count(rowid) FROM {table} INDEXED BY {index} {where}"  # count(*): any index
+        (entries,) = connection.execute(sql).fetchone()
+        if entries != due:
+            yield f"{table} has {due} rows, {index} {entries}; restore a copy of the store"
 
 
 def _check_sums(view: "SQLiteReadView") -> list[str]:
     """That counters have their checksums, and add up to what their experiments say."""
-    found = view.look(lambda connection: list(_structure(connection, "hourly")))
+    found = view.look(lambda connection: list(_pages(connection, "hourly")))
     try:
         for row in view.experiments():
             counts = view.counts(row.id)

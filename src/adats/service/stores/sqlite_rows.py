@@ -234,12 +234,17 @@ def task_from(kept: Kept) -> tuple[str, TaskRow]:
 
 
 def counts_from(kept: Kept) -> tuple[Bucket, Counts]:
-    values = _checked(lambda *all_of: all_of, kept, "counter of", name=1, start=0)
+    *values, crc = kept
+    if crc != checksum(values):
+        raise damaged(f"counter of {kept[1]!r}")
+    return counts_of(values)
+
+
+def counts_of(values: Sequence[Any]) -> tuple[Bucket, Counts]:
+    """Of the columns of a counter; the last two are large integers, as text."""
     size = len(Bucket._fields)
-    counts = Counts(*values[size:])
-    return Bucket(*values[:size]), counts._replace(
-        sum=number_of(counts.sum), squares=number_of(counts.squares)
-    )
+    numbers = (number_of(text) for text in values[-2:])
+    return Bucket(*values[:size]), Counts._make((*values[size:-2], *numbers))
 
 
 def _from_column(value: Any) -> Any:
