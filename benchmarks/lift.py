@@ -222,7 +222,8 @@ def main() -> None:
         found = study(world, runs, np.random.default_rng([asked.seed, i]))
         shares = (found.safe, found.fixed_time, found.relative, found.new_tasks)
         cells = [f"{share:.1%}" for share in shares]
-        cells += [f"{found.width:.2f}", f"{found.new_width:.2f}", f"{found.silent:.0%}"]
+        cells += [f"{width:.2f}" if width else "-" for width in (found.width, found.new_width)]
+        cells.append(f"{found.silent:.0%}")
         print(f"| {world.name} | {' | '.join(cells)} |", flush=True)
     print(f"{time.perf_counter() - start:.0f} s")
 

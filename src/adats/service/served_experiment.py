@@ -37,6 +37,8 @@ from adats.service.stores.interface import (
 )
 from adats.service.task_cache import StaleTasks, TaskCache, TaskReader, unpacked
 
+RENEWED_AT_ONCE = 32  # tasks, when one is forgotten that they may have learned from
+
 
 class ServedExperiment:
     """AdaTS with its tasks in a store, a holdout, and randomness keyed by the decision."""
@@ -290,10 +292,18 @@ class ServedExperiment:
     def forget(self, task: str) -> None:
         """Take the task out, at the end of a commit: the state is that of the remaining log."""
         meta = self.snapshot.setup.forget(self.snapshot.meta, self._known(task))
-        self.snapshot = self.snapshot.with_meta(meta)
+        self.snapshot = self.snapshot.with_meta(meta.renewed())
         self._total.must_be_written = True
         self.tasks -= 1
         self.task_cache.delete(task)
+
+    def renew(self, group: Group, count: int = RENEWED_AT_ONCE) -> None:
+        """Bring the next stale tasks up to date."""
+        meta = self.snapshot.meta
+        if meta.generation:
+            found = islice(iter(lambda: self._stale_tasks.next(meta), None), count)
+            self._replace([(task, state, state, set()) for task, state in found])
+            self._put_tasks(group)
 
     def change(self, change: Change) -> None:
         """Add or retire an arm; `Invalid` if that cannot be."""

@@ -126,7 +126,7 @@ TOO_SURE = (
 
 def check_digits(lower: FloatArray) -> None:
     """Raise if round-off moves a posterior by more than 1e-3 of its scale; C is from `whiten`."""
-    if blas.dnrm2(lower.ravel("K")) > FROBENIUS_ALLOWED:
+    if lower.size and blas.dnrm2(lower.ravel("K")) > FROBENIUS_ALLOWED:
         check_all_digits(lower[None])
 
 
