@@ -13,7 +13,7 @@ from adats.service.errors import DamagedStore, StoreError
 from adats.service.http import app
 from adats.service.messages import DecisionRequest, NewArm, RewardRequest
 from adats.service.reports import report
-from adats.service.stores import sqlite_check, sqlite_file
+from adats.service.stores import sqlite_file
 from adats.service.stores.interface import Keys
 from adats.service.stores.sqlite import SQLiteReadView, SQLiteStore
 from adats.service.stores.sqlite_check import Scrub
@@ -85,13 +85,9 @@ def test_a_store_that_is_whole_is_found_whole(made):
     assert scrubbed(made) == []
 
 
-@pytest.mark.parametrize("pages", [sqlite_check.MOST_FOR_PAGES, 0])
-def test_each_flipped_bit_is_refused_reported_or_harmless_at_any_size(
-    made, tmp_path, monkeypatch, pages
-):
-    """As if it were too large to be read as a whole at the start, and by the scrub."""
+def test_each_flipped_bit_is_refused_reported_or_harmless_at_any_size(made, tmp_path, monkeypatch):
+    """As if it were too large to be read as a whole at the start."""
     monkeypatch.setattr(sqlite_file, "MOST_FOR_FULL_CHECK", 0)
-    monkeypatch.setattr(sqlite_check, "MOST_FOR_PAGES", pages)
     good, db = made.read_bytes(), tmp_path / "x.db"
     names = lookups(made)
     db.write_bytes(good)
@@ -166,9 +162,7 @@ def test_an_index_that_lost_a_row_is_found(made, tmp_path, index):
     assert any(index in line for line in scrubbed(db))
 
 
-@pytest.mark.parametrize("pages", [sqlite_check.MOST_FOR_PAGES, 0])
-def test_a_row_that_is_gone_is_found(made, tmp_path, monkeypatch, pages):
-    monkeypatch.setattr(sqlite_check, "MOST_FOR_PAGES", pages)
+def test_a_row_that_is_gone_is_found(made, tmp_path):
     db, index = tmp_path / "x.db", "decisions_by_name"
     db.write_bytes(made.read_bytes())
     of_index = "SELECT sql FROM sqlite_master WHERE name = ?"
@@ -183,9 +177,7 @@ def test_a_row_that_is_gone_is_found(made, tmp_path, monkeypatch, pages):
     assert any(index in line for line in scrubbed(db))
 
 
-@pytest.mark.parametrize("pages", [sqlite_check.MOST_FOR_PAGES, 0])
-def test_what_is_committed_between_slices_is_no_damage(made, tmp_path, monkeypatch, pages):
-    monkeypatch.setattr(sqlite_check, "MOST_FOR_PAGES", pages)
+def test_what_is_committed_between_slices_is_no_damage(made, tmp_path):
     db = tmp_path / "x.db"
     db.write_bytes(made.read_bytes())
     local, scrub, found = Local(db), Scrub(), []
