@@ -7,6 +7,7 @@ Sums of rewards are exact, so that what is forgotten can be taken out and nothin
 import zlib
 from fractions import Fraction
 from functools import lru_cache
+from typing import cast
 
 import msgspec
 
@@ -80,7 +81,8 @@ def _parts(decision: DecisionRow, days_until: int) -> list[tuple[Bucket, Counts]
 
 def _counts(decision: DecisionRow, value: float | Fraction | None) -> Counts:
     chance = decision.propensity
-    unlikely = int(not isinstance(chance, list) and chance < FLOOR)
+    drawn = decision.kept is None and not isinstance(chance, list)
+    unlikely = int(drawn and cast(float, chance) < FLOOR)
     first = (1, decision.explored, int(decision.reward is not None))
     if value is None:
         return Counts(*first, unlikely=unlikely)
