@@ -7,7 +7,8 @@ import numpy as np
 
 from adats.paper.datasets import load_mnist
 from adats.simulation import simulate
-from adats.simulation.one_task import compiled_task, plain_task
+from adats.simulation.kernels.registry import LoopInput, loops_of
+from adats.simulation.one_task import plain_task
 from adats.simulation.problems.classification import ClassificationProblem
 
 AGENTS = ("oracle-ts", "ada-ts", "meta-ts", "ts")
@@ -69,11 +70,16 @@ def one_task(problem: ClassificationProblem) -> tuple[float, float]:
     instance = problem.instance(problem.start(rng), SIZES["rounds"], rng)
     prior, first = problem.meta().task_prior(), np.zeros((0, 1), dtype=np.intp)
     regret = np.empty(SIZES["rounds"])
-    ways = (compiled_task, plain_task)
+    loop = loops_of(problem, prior).play
+    actions = np.empty(SIZES["rounds"], dtype=np.intp)
+    ways = (
+        lambda: loop(problem, LoopInput(prior, instance, first, rng, regret, actions)),
+        lambda: plain_task(problem, prior, instance, first, rng, regret),
+    )
     best = [float("inf")] * 2
     for _ in range(9):
         for i, play in enumerate(ways):
             begin = time.perf_counter()
-            play(problem, prior, instance, first, rng, regret)
+            play()
             best[i] = min(best[i], time.perf_counter() - begin)
     return best[0], best[1]

@@ -16,6 +16,7 @@ from adats.service.evaluation.lift import RewardMoments, Sides, lift, lift_new_t
 
 GROUPS = 64
 BOUGHT = 0.05  # part of decisions that bring revenue
+RUNS = {"0.1 %": 100, "1 %": 200}  # of the longest
 CLICKS = {"0.1 %": 0.001, "1 %": 0.01, "20 %": 0.2}
 
 
@@ -218,11 +219,12 @@ def main() -> None:
     for i, world in enumerate(worlds(asked.quick)):
         if not world.name.startswith(asked.part):
             continue
-        runs = asked.runs or (200 if asked.quick else 500)
+        runs = asked.runs or (200 if asked.quick else RUNS.get(world.rewards, 500))
         found = study(world, runs, np.random.default_rng([asked.seed, i]))
         shares = (found.safe, found.fixed_time, found.relative, found.new_tasks)
         cells = [f"{share:.1%}" for share in shares]
-        cells += [f"{found.width:.2f}", f"{found.new_width:.2f}", f"{found.silent:.0%}"]
+        cells += [f"{width:.2f}" if width else "-" for width in (found.width, found.new_width)]
+        cells.append(f"{found.silent:.0%}")
         print(f"| {world.name} | {' | '.join(cells)} |", flush=True)
     print(f"{time.perf_counter() - start:.0f} s")
 

@@ -26,7 +26,7 @@ from adats.service.stores.opening import open_store, upgrade_store
 from adats.service.stores.postgres import PostgresStore
 from benchmarks.service import DECIDE, REWARD, SPEC, Load, Row, call, read
 
-TASKS, WAITING, SECONDS, ROUNDS = 1_000, 20_000, 4, 2
+TASKS, WAITING, SECONDS, ROUNDS = 1_000, 40_000, 4, 2
 PER_WORKER, MANY = 8, 10_000  # connections and tasks, where commits are slow
 GROUP = 1000
 CLICKS = {

@@ -14,7 +14,7 @@ import msgspec
 from adats.service.engine import Engine
 from adats.service.replay import replay
 from adats.service.spec import ExperimentSpec
-from adats.service.stores.opening import open_store, open_view
+from adats.service.stores.opening import is_shared, open_store, open_view
 from adats.service.stores.sqlite import SQLiteReadView, SQLiteStore
 from adats.service.stores.sqlite_check import check_whole
 
@@ -80,10 +80,11 @@ def wrong_in(path):
 
 
 def at_rest(url):
-    """A store that nobody serves, with all folded that was handed over."""
-    store = open_store(url)
-    Engine(store).fold_all()
-    store.close()
+    """A store, with all folded that was handed over."""
+    if is_shared(url):
+        store = open_store(url)
+        Engine(store).fold_all()
+        store.close()
     return url
 
 

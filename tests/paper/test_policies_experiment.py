@@ -33,9 +33,9 @@ from adats.paper.experiments.report_text import TIMING
 from adats.simulation.kernels.registry import UCB, CompiledPolicy
 from adats.simulation.learners import AGENTS as BUILT_IN
 from adats.simulation.learners import label_of
-from adats.simulation.one_task import compiled_task
 from adats.simulation.problems import GaussianProblem, LinearProblem
 from adats.simulation.simulate import Result, simulate
+from loops import compiled_task
 from report_files import contents
 
 RUNS, TASKS, ROUNDS, MANY = 20, 12, 15, 14

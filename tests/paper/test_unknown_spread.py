@@ -15,7 +15,6 @@ from adats.paper.experiments.panels import run_panel
 from adats.paper.experiments.simulations import SPREAD_AGENTS
 from adats.simulation import AGENTS, simulate
 from adats.simulation.kernels.registry import absorb_of
-from adats.simulation.one_task import compiled_task
 from adats.simulation.problems import (
     GaussianProblem,
     LinearProblem,
@@ -23,6 +22,7 @@ from adats.simulation.problems import (
     SemibanditProblem,
 )
 from adats.simulation.problems.problem import SPREADS
+from loops import compiled_task
 
 EXPERIMENT = EXPERIMENTS["unknown-spread"]
 TESTED = (0.05, 0.1, 0.3, 1.0)

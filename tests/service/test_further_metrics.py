@@ -6,9 +6,11 @@ from fractions import Fraction
 import pytest
 
 from adats.service.audit import check_store
+from adats.service.copying import copy_store
 from adats.service.counters import BITS
 from adats.service.stores.opening import open_view
 from asgi import talk
+from postgres import new_store
 from served import GAUSSIAN, at_rest, replayed
 
 AT = "/v1/experiments/x"
@@ -86,6 +88,35 @@ def test_they_follow_their_reward_to_the_end_of_the_window(url, tmp_path):
     assert {k: v for k, v in sums(url).items() if k} == {"revenue": (2, 5.0), "seconds": (1, 2.0)}
     assert check_store(url) == []
     replayed(url, tmp_path)
+
+
+def test_a_copy_has_all_that_is_new(tmp_path):
+    """Metrics, designs, kept decisions and the status, to PostgreSQL and back."""
+    spec = {
+        "model": "linear",
+        "dim": 2,
+        "arms": ["a", "b"],
+        "features": [[1.0, 0.0], [0.0, 1.0]],
+        "noise": 1.0,
+        "prior": {"given": {"mean": 0.0, "cov": 1.0, "task_cov": 0.1}},
+        "attributes": {"age": "number"},
+        "metrics": METRICS,
+        "sticky": 3600.0,
+    }
+    first, second, third = str(tmp_path / "1.db"), new_store("copy"), str(tmp_path / "3.db")
+    calls = [("PUT", AT, spec)]
+    for i in range(8):
+        known = {"task": f"t{i % 3}", "decision_id": f"d{i}", "attributes": {"age": 0.5 * (i % 3)}}
+        calls += [("POST", AT + "/decide", known), tell(f"d{i}", 1.0, metrics={"seconds": 0.1 * i})]
+    talk(first, [*calls, ("PUT", AT + "/status", {"status": "paused"})])
+    for source, target in ((first, second), (second, third)):
+        assert copy_store(source, target) == []
+        assert check_store(target) == []
+    assert sums(third) == sums(first)
+    for url in (second, third):
+        assert talk(url, [("GET", AT)])[0][1]["status"] == "paused"
+        *_, made = talk(url, [("PUT", AT + "/status", {"status": "running"}), ask("t1", "new")])
+        assert (made[0], made[1]["kept"]) == (200, True)
 
 
 class Later:

@@ -108,6 +108,20 @@ def test_with_forgotten_tasks_the_state_is_that_of_the_remaining_log(tmp_path):
     assert moved > 0  # decisions that had used what was forgotten later
 
 
+@pytest.mark.parametrize(("seed", "count"), [(39, 20), (32, 8), (33, 8)])
+def test_a_forgotten_task_leaves_no_trace_where_rewards_are_few(tmp_path, seed, count):
+    """What others taught was worked out with it: that is done again."""
+    rng, local = np.random.default_rng(seed), Local(tmp_path / "x.db")
+    local.put("x", {"model": "binary", "arms": ["a", "b", "c"], "prior": {"default": {}}})
+    for i in range(count):
+        task = ("ann", "bob", "eve")[i % 3]
+        local.decide("x", DecisionRequest(task, f"d{i}"))
+        local.reward("x", RewardRequest(f"d{i}", float(task == "ann" or rng.random() < 0.05)))
+    local.forget("x", "ann")
+    local.close()
+    assert played(tmp_path / "x.db", tmp_path / "y.db").same
+
+
 def test_several_tenants_and_an_experiment_in_which_nothing_happened(tmp_path):
     local = Local(tmp_path / "x.db")
     local.put("same", GAUSSIAN)

@@ -54,6 +54,12 @@ class Lossy(SQLiteStore):
         super().save(changes)
 
 
+class Keeper(SQLiteStore):
+    def save(self, changes):
+        changes.deleted = []
+        super().save(changes)
+
+
 class Endless(SQLiteStore):
     def due(self, now, limit):
         return super().due(now, 1000)
@@ -75,6 +81,7 @@ class Blind(SQLiteStore):
         (Rounding, "to the last digit"),
         (Hasty, "half a commit"),
         (Lossy, "rewards that can matter"),
+        (Keeper, "what is deleted is gone"),
         (Endless, "no more than asked for"),
         (Blind, "as if it were whole"),
     ],

@@ -11,13 +11,14 @@ import adats
 from adats import LatentLinearMeta, LinearBelief
 from adats.simulation import simulate
 from adats.simulation.kernels import classification, registry
-from adats.simulation.one_task import compiled_task, plain_task
+from adats.simulation.one_task import plain_task
 from adats.simulation.problems.classification import (
     ClassificationProblem,
     LogisticClassification,
     subsets,
 )
 from adats.testing import check_meta
+from loops import compiled_task
 
 PAPER = ["oracle-ts", "ada-ts", "meta-ts", "ts"]
 NONE_FIRST = np.zeros((0, 1), dtype=np.intp)

@@ -8,8 +8,9 @@ from adats import BeliefMixture, GaussianArms, GaussianMeta, LinearBelief, Linea
 from adats.simulation.kernels.common import pick_by_logs
 from adats.simulation.kernels.linear import no_data, rank_one
 from adats.simulation.kernels.registry import absorb_of
-from adats.simulation.one_task import compiled_task, plain_task
+from adats.simulation.one_task import plain_task
 from adats.simulation.problems import GaussianProblem, LinearProblem
+from loops import compiled_task
 
 ROUNDS = 60
 NONE_FIRST = np.zeros((0, 1), dtype=np.intp)

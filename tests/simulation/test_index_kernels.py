@@ -9,7 +9,7 @@ from adats import AdaTS, GaussianMeta, LinearMeta, OwnIndex
 from adats.agents.policies import POLICIES, FarSighted
 from adats.simulation import Learner, simulate
 from adats.simulation.kernels.registry import NUMBERED, absorb_of
-from adats.simulation.one_task import compiled_task, index_policy, plain_task
+from adats.simulation.one_task import index_policy, plain_task
 from adats.simulation.problems import (
     ClicksProblem,
     GaussianProblem,
@@ -18,6 +18,7 @@ from adats.simulation.problems import (
     RoutingProblem,
     SemibanditProblem,
 )
+from loops import compiled_task
 
 TRIANGLE = RoutingProblem("small", ((0, 1), (1, 2), (0, 2), (1, 3), (2, 3)), (1, 2, 2, 3, 1), 0, 3)
 PROBLEMS = {

@@ -13,7 +13,7 @@ from adats.simulation.kernels.mixture import poisson as poisson_reward
 from adats.simulation.kernels.registry import absorb_of, known_rng
 from adats.simulation.kernels.semibandit import path as shortest_path
 from adats.simulation.kernels.semibandit import top
-from adats.simulation.one_task import compiled_task, plain_task
+from adats.simulation.one_task import plain_task
 from adats.simulation.play import Job, play_learner
 from adats.simulation.problems import (
     GaussianProblem,
@@ -22,6 +22,7 @@ from adats.simulation.problems import (
     RoutingProblem,
     SemibanditProblem,
 )
+from loops import compiled_task
 
 ROUNDS = 60
 NONE_FIRST = np.zeros((0, 1), dtype=np.intp)

@@ -19,8 +19,9 @@ from adats.models.latent.family import FAMILIES
 from adats.models.latent.level import LevelPrior
 from adats.simulation import simulate
 from adats.simulation.kernels import common, factors, latent, latent_sites, registry
-from adats.simulation.one_task import compiled_task, index_policy, plain_task
+from adats.simulation.one_task import index_policy, plain_task
 from adats.simulation.problems import ClicksProblem
+from loops import compiled_task
 
 NONE_FIRST = np.zeros((0, 1), dtype=np.intp)
 FAMILY = pytest.mark.parametrize("rewards", ["binary", "count"])

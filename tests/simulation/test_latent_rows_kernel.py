@@ -20,8 +20,9 @@ from adats.models.latent.row_meta import STATS, LatentLinearMeta
 from adats.models.latent.row_stats import MOST_ROWS
 from adats.simulation import simulate
 from adats.simulation.kernels import latent_rows, registry
-from adats.simulation.one_task import compiled_task, index_policy, plain_task
+from adats.simulation.one_task import index_policy, plain_task
 from adats.simulation.problems import ClicksProblem, FeatureClicksProblem
+from loops import compiled_task
 
 NONE_FIRST = np.zeros((0, 1), dtype=np.intp)
 FAMILY = pytest.mark.parametrize("rewards", ["binary", "count"])

@@ -124,7 +124,8 @@ def test_compiled_problems_of_priors_are_as_the_plain_loop(problem):
     start = problem.start(world)
     instance = problem.instance(start, 25, world)
     prior, nothing = problem.meta().task_prior(), np.zeros((0, 1), dtype=np.intp)
-    from adats.simulation.one_task import compiled_task, index_policy
+    from adats.simulation.one_task import index_policy
+    from loops import compiled_task
 
     regrets = np.empty((2, 25))
     index = index_policy("ucb", 25, np.zeros(problem.arms))

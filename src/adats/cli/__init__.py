@@ -15,6 +15,7 @@ from adats.cli.bound import bound_app
 from adats.cli.common import Seed, check_folder, console, errors, progress_bar, say
 from adats.cli.decide import decide
 from adats.cli.fit import fit
+from adats.cli.report import report_command
 from adats.cli.reproduce import reproduce
 from adats.cli.serve import keys_app, replay, serve
 from adats.cli.simulate import simulate_app
@@ -35,6 +36,7 @@ app.command("tune")(tune_command)
 app.command("reproduce")(reproduce)
 app.command("serve")(serve)
 app.command("replay")(replay)
+app.command("report")(report_command)
 app.add_typer(keys_app, name="keys")
 app.add_typer(store_app, name="store")
 

@@ -4,6 +4,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,12 @@ from rich.table import Table
 
 from adats.cli.common import console, say, stage_bar
 from adats.service.errors import DamagedStore, StoreError
+
+
+class LogFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
 
 keys_app = typer.Typer(help="API keys of a service.", no_args_is_help=True)
 
@@ -35,6 +42,9 @@ def serve(
     workers: Annotated[
         int, typer.Option(min=1, help="Processes on one port; several need PostgreSQL.")
     ] = 1,
+    log: Annotated[
+        LogFormat, typer.Option("--log", help="Lines of text or of JSON, on standard error.")
+    ] = LogFormat.TEXT,
     demo: Annotated[
         bool,
         typer.Option(
@@ -70,6 +80,7 @@ def serve(
                 trust_clock=trust_clock,
                 announce=announce,
                 workers=workers,
+                log=log.value,
             )
     except KeyboardInterrupt:  # what was under way is done, and the store is closed
         console.print("stopped")

@@ -2,7 +2,6 @@
 
 import json
 import os
-import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Self
@@ -11,12 +10,20 @@ from urllib.parse import quote, urlsplit
 import numpy as np
 from numpy.typing import ArrayLike
 
-from adats.agents.arms import feature_rows
 from adats.agents.decision import Decision
 from adats.agents.task_state import task_name
 from adats.models.core import checks
 from adats.models.core.errors import Refused, UnknownTask
-from adats.models.core.types import Arm, FloatArray, Task
+from adats.models.core.types import Arm, Task
+from adats.service.client_messages import (
+    all_or_refused,
+    decision_body,
+    decision_from,
+    listed,
+    refused_from,
+    reward_body,
+    words_of,
+)
 
 PATIENCE = 10.0  # seconds
 PAUSE, LONGEST_PAUSE = 0.05, 1.0  # seconds before the second try, and before any other
@@ -74,11 +81,11 @@ class Client:
         If the service cannot decide for all the patience, but names a control action, that is the
         decision: it is marked `fallback`, and `tell` sends no reward for it.
         """
-        asked = _asked(task, features, allowed, horizon, attributes, design, decision_id)
+        asked = decision_body(task, features, allowed, horizon, attributes, design, decision_id)
         answer = self._call("POST", "/decide", asked)
         if not (answer.status == 503 and answer.content.get("fallback")):
             _check(answer, self._url)
-        made: Decision = _decision(task, asked, answer.content)
+        made: Decision = decision_from(task, asked, answer.content)
         return made
 
     def ask_many(
@@ -99,18 +106,18 @@ class Client:
         all of them in its `results`.
         """
         names = list(tasks)
-        open_arms = None if allowed is None else _listed(allowed)
+        open_arms = None if allowed is None else listed(allowed)
         rows: Any = features
         if np.ndim(rows) < 3:
             rows = [features] * len(names)
         more = ([None] * len(names) if own is None else own for own in (attributes, decision_ids))
         asked = [
-            _asked(task, own, open_arms, horizon, known, design, id)
+            decision_body(task, own, open_arms, horizon, known, design, id)
             for task, own, known, id in zip(names, rows, *more, strict=True)
         ]
         answers = self._each("/decide", "decisions", asked)
         found = zip(names, asked, answers, strict=True)
-        return _all_or_refused([_decision(*one) for one in found])
+        return all_or_refused([decision_from(*one) for one in found])
 
     def tell(
         self,
@@ -132,7 +139,7 @@ class Client:
                 "a service takes rewards of its own decisions only: tell(decision, reward=...); "
                 "for a log there is `adats fit`, and an experiment from the prior it writes"
             )
-        told = _told(decision, reward, reward_id, metrics)
+        told = reward_body(decision, reward, reward_id, metrics)
         if not decision.fallback:
             _check(self._call("POST", "/reward", told), self._url)
 
@@ -150,10 +157,10 @@ class Client:
         """
         made = list(decisions)
         more = ([None] * len(made) if some is None else some for some in (reward_ids, metrics))
-        told = [_told(*one) for one in zip(made, rewards, *more, strict=True)]
+        told = [reward_body(*one) for one in zip(made, rewards, *more, strict=True)]
         sent = [body for body, one in zip(told, made, strict=True) if not one.fallback]
         answers = self._each("/reward", "rewards", sent)
-        _all_or_refused([_refused(one) if "error" in one else one for one in answers])
+        all_or_refused([refused_from(one) if "error" in one else one for one in answers])
 
     def _each(self, path: str, name: str, several: list[Any]) -> Iterator[dict[str, Any]]:
         """The answer to each, in requests that are not too long."""
@@ -167,7 +174,7 @@ class Client:
         """Forget a task: its data go, and what it taught is taken out."""
         answer = self._call("DELETE", f"/tasks/{quote(str(task_name(task)), safe='')}")
         if answer.status == 404 and not answer.lost:
-            raise UnknownTask(_words(answer.content))
+            raise UnknownTask(words_of(answer.content))
         if answer.status != 404:
             _check(answer, self._url)
 
@@ -271,93 +278,14 @@ class Client:
             return None
 
 
-def _asked(
-    task: Task,
-    features: ArrayLike | None,
-    allowed: Iterable[Arm] | None,
-    horizon: int | None,
-    attributes: Mapping[str, float | str] | None,
-    design: ArrayLike | None,
-    decision_id: str | None,
-) -> dict[str, Any]:
-    """The body of a decision that is wanted."""
-    if decision_id is None:
-        decision_id = f"{time.time_ns() // 1_000_000:012x}-{secrets.token_hex(8)}"
-    asked: dict[str, Any] = {"task": str(task_name(task)), "decision_id": decision_id}
-    if features is not None:
-        asked["features"] = feature_rows(features, None).tolist()
-    if allowed is not None:
-        asked["allowed"] = _listed(allowed)
-    if horizon is not None:
-        asked["horizon"] = checks.count_of("horizon", horizon)
-    if attributes is not None:
-        asked["attributes"] = dict(attributes)
-    if design is not None:
-        asked["design"] = checks.array("design", design, ndim=2).tolist()
-    return asked
-
-
-def _decision(task: Task, asked: dict[str, Any], content: dict[str, Any]) -> Any:
-    """A decision as agents give it; `Refused`, if it is that."""
-    if "action" not in content:
-        return _refused(content)
-    return Decision(
-        task_name(task),
-        _tupled(content["action"]),
-        _row(asked.get("features"), content["action"]),
-        asked["decision_id"],
-        content.get("time", time.time()),
-        _tupled(content.get("propensity")),
-        fallback=content["fallback"],
-    )
-
-
-def _told(
-    decision: Decision,
-    reward: Any,
-    reward_id: str | None,
-    metrics: Mapping[str, float] | None,
-) -> dict[str, Any]:
-    """The body of a reward."""
-    if not isinstance(decision, Decision) or not isinstance(decision.decision_id, str):
-        raise ValueError(f"tell takes a Decision from this client's ask; got {decision!r}")
-    several = isinstance(decision.action, tuple)
-    amount = checks.array("reward", reward).tolist() if several else checks.number("reward", reward)
-    told = {"decision_id": decision.decision_id, "reward": amount}
-    if reward_id is not None:
-        told["reward_id"] = reward_id
-    if metrics is not None:
-        told["metrics"] = {name: checks.number(name, value) for name, value in metrics.items()}
-    return told
-
-
-def _refused(content: dict[str, Any]) -> Refused:
-    return Refused(_words(content), content["code"], content.get("field"))
-
-
-def _all_or_refused(results: list[Any]) -> list[Any]:
-    """Raise if one of them is refused."""
-    refused = [i for i, one in enumerate(results) if isinstance(one, Refused)]
-    if refused:
-        first = results[refused[0]]
-        words = f"{len(refused)} of {len(results)} were refused, first number {refused[0]}: {first}"
-        raise Refused(words, first.status, first.field, results)
-    return results
-
-
 def _check(answer: _Answer, url: str) -> None:
     """Raise unless the answer is a success."""
     if 400 <= answer.status < 500 and answer.status != 429:
-        raise Refused(_words(answer.content), answer.status, answer.content.get("field"))
+        raise Refused(words_of(answer.content), answer.status, answer.content.get("field"))
     if not 200 <= answer.status < 300:
-        raise ConnectionError(f"{url} answers {answer.status}: {_words(answer.content)}")
+        raise ConnectionError(f"{url} answers {answer.status}: {words_of(answer.content)}")
     if answer.status != 204 and not answer.content:
         raise ConnectionError(f"{url} is not a decision service: its answer is not JSON")
-
-
-def _words(content: dict[str, Any]) -> str:
-    words, field = content.get("error", "it does not say why"), content.get("field")
-    return f"{field}: {words}" if field else str(words)
 
 
 def _parsed(body: bytes) -> dict[str, Any]:
@@ -374,20 +302,3 @@ def _seconds(retry_after: str | None) -> float:
         return max(int(retry_after or ""), PAUSE)
     except ValueError:
         return LONGEST_PAUSE
-
-
-def _listed(allowed: Iterable[Arm]) -> list[Any]:
-    if isinstance(allowed, str):
-        raise ValueError(f"allowed is a list of arms, got {allowed!r}")
-    return [int(arm) if isinstance(arm, np.integer) else arm for arm in allowed]
-
-
-def _tupled(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _row(rows: list[list[float]] | None, action: Any) -> FloatArray | None:
-    """The features of what was chosen; only the service knows those of arms with names."""
-    if rows is None or not isinstance(action, int) or action >= len(rows):
-        return None
-    return np.array(rows[action])

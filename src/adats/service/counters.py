@@ -65,7 +65,7 @@ def _parts(decision: DecisionRow, days_until: int) -> list[tuple[Bucket, Counts]
         each = zip(action, values, strict=True)
         found += [(arm, _counts(decision, value)) for arm, value in each]
     parts = [(_bucket(decision, arm, days_until), counts) for arm, counts in found]
-    if total is not None and decision.holdout is not None:
+    if total is not None and decision.holdout is not None and decision.kept is None:
         group = zlib.crc32(decision.task.encode()) % GROUPS
         ever = Bucket(decision.experiment, 0, 0, f"group {group}", decision.holdout)
         parts.append((ever, found[0][1]))
@@ -102,7 +102,7 @@ def by_time(counts: dict[Bucket, Counts], *, several: bool) -> dict[Bucket, Coun
 def _bucket(decision: DecisionRow, arm: Arm | None, days_until: int) -> Bucket:
     span = DAY if decision.time < days_until else HOUR
     start = int(decision.time // span) * span
-    held_out = -1 if decision.holdout is None else decision.holdout
+    held_out = -1 if decision.holdout is None or decision.kept is not None else decision.holdout
     return Bucket(decision.experiment, start, span, _text(arm), held_out)
 
 

@@ -328,7 +328,7 @@ class Engine:
             return found
         if CONTROL.search(request.task) and served.task_cache.get(request.task) is None:
             check_new_name("task", request.task)
-        row = served.decide(request, decision_id, self.now())
+        row = served.decide(request, decision_id, self.now(), self.last_decision(served, request))
         self.add_decision(served, row)
         return _decision_result(row)
 
@@ -343,6 +343,14 @@ class Engine:
             except Refusal as error:
                 results.append(RefusedDecision(one.decision_id, one.task, *refusal(error)))
         return DecisionBatchResult(results, sum(isinstance(r, RefusedDecision) for r in results))
+
+    def last_decision(
+        self, served: ServedExperiment, request: DecisionRequest
+    ) -> DecisionRow | None:
+        """Of the task, where that matters."""
+        if served.spec.sticky is None:
+            return None
+        return self._group.last_decision(served.id, request.task)
 
     def _new_id(self) -> str:
         """Sorted by time, so that the store's index grows at its end."""
@@ -499,6 +507,7 @@ class Engine:
         gone = self._group.forget(served.id, task, served.days_until)
         served.decisions -= len(gone)
         served.counted -= sum(row.counted is not None for row in gone)
+        served.renew(self._group)
         self.note_forgotten(tenant, name)
 
     def end_commit(self, tenant: str, name: str) -> None:
@@ -591,4 +600,5 @@ def _decision_result(row: DecisionRow) -> DecisionResult:
         prior_version=row.prior_version,
         time=row.time,
         holdout=bool(row.holdout),
+        kept=row.kept is not None,
     )

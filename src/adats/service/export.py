@@ -9,10 +9,11 @@ import msgspec
 
 from adats.service.served_experiment import ServedExperiment
 from adats.service.snapshot import as_decision
-from adats.service.spec import parse
+from adats.service.spec import ExperimentSpec, parse
 from adats.service.stores.interface import ExperimentRow, ReadView
 
 PIECE = 2000  # decisions
+KEPT = "kept"  # whether a decision kept to an earlier draw, where they may
 METRIC = "metric_"  # before the names of columns of further figures
 FORMATS = {"ndjson": "application/x-ndjson", "parquet": "application/vnd.apache.parquet"}
 encode = msgspec.json.Encoder().encode
@@ -22,13 +23,15 @@ def log(view: ReadView, row: ExperimentRow, kind: str) -> Iterator[bytes]:
     """The log as it is when the view is opened, as a file of this kind."""
     served = ServedExperiment(parse(row.spec), row, view)
     numbered = all(isinstance(arm, int) for arm in served.snapshot.all_arms or ())
-    pieces = _records(view, row.id, numbered)
+    pieces = _records(view, row.id, numbered, served.spec.sticky is not None)
     if kind == "ndjson":
         return (b"".join(encode(record) + b"\n" for record in piece) for piece in pieces)
-    return _parquet(pieces, numbered, served.snapshot.dim, list(served.spec.metrics))
+    return _parquet(pieces, numbered, served.snapshot.dim, served.spec)
 
 
-def _records(view: ReadView, experiment: int, numbered: bool) -> Iterator[list[dict[str, Any]]]:
+def _records(
+    view: ReadView, experiment: int, numbered: bool, sticky: bool
+) -> Iterator[list[dict[str, Any]]]:
     """Decisions whose reward counts, the oldest first; arms are all integers, or all text."""
     decisions = (row for row in view.decisions(experiment) if row.counted is not None)
     while piece := list(islice(decisions, PIECE)):
@@ -36,6 +39,8 @@ def _records(view: ReadView, experiment: int, numbered: bool) -> Iterator[list[d
         for row in piece:
             rewards: Any = row.counted if isinstance(row.counted, list) else [row.counted]
             further = {f"{METRIC}{name}": value for name, value in (row.metrics or {}).items()}
+            if sticky:
+                further |= {KEPT: row.kept is not None}
             records += [record | further for record in as_decision(row).records(rewards)]
         if not numbered:
             records = [record | {"arm": str(record["arm"])} for record in records]
@@ -43,7 +48,7 @@ def _records(view: ReadView, experiment: int, numbered: bool) -> Iterator[list[d
 
 
 def _parquet(
-    pieces: Iterator[list[dict[str, Any]]], numbered: bool, dim: int, metrics: list[str]
+    pieces: Iterator[list[dict[str, Any]]], numbered: bool, dim: int, spec: ExperimentSpec
 ) -> Iterator[bytes]:
     try:
         import pyarrow as pa
@@ -58,7 +63,8 @@ def _parquet(
         "decision_id": pa.string(),
         "time": pa.float64(),
         **{f"x{i}": pa.float64() for i in range(dim)},
-        **{f"{METRIC}{name}": pa.float64() for name in metrics},
+        **{f"{METRIC}{name}": pa.float64() for name in spec.metrics},
+        **({} if spec.sticky is None else {KEPT: pa.bool_()}),
     }
     schema = pa.schema(list(fields.items()))
     sink = io.BytesIO()

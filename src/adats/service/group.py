@@ -64,6 +64,7 @@ class Group:
         self._asked: set[tuple[int, str, _Name]] = set()
         self._earlier: dict[DecisionKey, _Earlier] = {}
         self._learned: dict[TaskKey, tuple[LearnedReward, ...]] = {}
+        self._last: dict[TaskKey, DecisionRow | None] = {}  # decisions, of tasks that were asked
 
     # reading
 
@@ -186,6 +187,14 @@ class Group:
         ]
         return known + sorted(new, key=lambda row: (row.version, row.place))
 
+    def last_decision(self, experiment: int, task: str) -> DecisionRow | None:
+        """Of a task, as it was made."""
+        key = (experiment, task)
+        if key not in self._last:
+            stored = self._store.decisions_of(experiment, task, 1)
+            self._last[key] = stored[0] if stored else None
+        return self._last[key]
+
     # changing
 
     def put_decision(self, row: DecisionRow, days_until: int) -> None:
@@ -194,6 +203,8 @@ class Group:
         old = self._decisions.get(key)
         if old is None:
             counters.tally(self._changes.counts, row, days_until)
+            if (row.experiment, row.task) in self._last:
+                self._last[row.experiment, row.task] = row
         elif (old.reward, old.counted, old.metrics) != (row.reward, row.counted, row.metrics):
             counters.tally_change(self._changes.counts, old, row, days_until)
         self._decisions[key] = self._changes.decisions[key] = row
@@ -249,7 +260,7 @@ class Group:
         names = {(experiment, row.decision_id) for row in gone}
         changes.rewards = [pair for pair in changes.rewards if pair[0] not in names]
         changes.tasks.pop((experiment, task), None)
-        self._tasks[experiment, task] = None
+        self._tasks[experiment, task] = self._last[experiment, task] = None
         changes.forgotten.append((experiment, task))
         return gone
 

@@ -109,13 +109,15 @@ class DecisionResult(Struct, frozen=True):
     task: AsAsked
     action: Annotated[Action, doc("The arm, or the arms of a semi-bandit.")]
     propensity: Annotated[
-        Share | list[Share], doc("The probability that this action had, or each of its arms.")
+        Share | list[Share],
+        doc("The probability that this action had when it was drawn, or each of its arms."),
     ]
     state_version: Annotated[int, doc("The last commit of the experiment that the decision knew.")]
     prior_version: PriorVersion
     time: Annotated[float, doc("Of the decision, in seconds since 1970.")]
     holdout: Annotated[bool, doc("Whether it was held out.")]
     fallback: Annotated[bool, doc("False: this is a decision, and it is learned from.")] = False
+    kept: Annotated[bool, doc("Whether the task keeps to an earlier draw, see sticky.")] = False
 
 
 class Fallback(Struct, frozen=True):

@@ -28,7 +28,15 @@ from adats.service.stores.interface import DecisionRow, ExperimentRow, ReadView,
 COMMITS_IN_ONE = 1000  # commits of the log in one transaction
 TOLERANCE = 1e-9  # relative: what is left of the order of sums
 ALIKE = 0.1  # standard deviations: what is left of digests made elsewhere
-CHOICE_FIELDS = ("action", "features", "state_version", "prior_version", "holdout", "explored")
+CHOICE_FIELDS = (
+    "action",
+    "features",
+    "state_version",
+    "prior_version",
+    "holdout",
+    "explored",
+    "kept",
+)
 COUNTERS = ("tasks", "decisions", "counted")
 OUTCOME_FIELDS = ("decision_id", "received", "reward", "counted", "settled", "due", "metrics")
 UNPLAYABLE = (Refusal, LookupError, ValueError)  # what a changed log may raise
@@ -180,7 +188,8 @@ class _Player:
         asked = {} if row.request is None else msgspec.json.decode(row.request)
         request = DecisionRequest(row.task, row.decision_id, **asked)
         before = served.task_cache.get(row.task)
-        made = served.decide(request, row.decision_id, engine.now(), row.state_version)
+        last = engine.last_decision(served, request)
+        made = served.decide(request, row.decision_id, engine.now(), last, row.state_version)
         if made.action != row.action:  # what was done counts
             served.record_decision(row, before)
         due = when_due(served.spec, row.time, served.snapshot.setup.counts_pending)

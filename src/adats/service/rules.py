@@ -29,6 +29,14 @@ def when_due(spec: ExperimentSpec, time: float, counts_pending: bool) -> float |
     return time + spec.window if waits else None
 
 
+def kept_since(last: DecisionRow | None, spec: ExperimentSpec, now: float) -> float | None:
+    """When the arm was drawn that a task keeps after its last decision; None: one is drawn anew."""
+    if last is None or spec.sticky is None:
+        return None
+    drawn = last.time if last.kept is None else last.kept
+    return drawn if now < drawn + spec.sticky else None
+
+
 def of_no_arm(decision: DecisionRow, spec: ExperimentSpec) -> DecisionRow:
     """A decision to pull no arm, as a semi-bandit's may be: there is no reward to wait for."""
     return decision._replace(due=None, reward=[], counted=[], metrics=metrics_of(spec))

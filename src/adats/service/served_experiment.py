@@ -37,6 +37,8 @@ from adats.service.stores.interface import (
 )
 from adats.service.task_cache import StaleTasks, TaskCache, TaskReader, unpacked
 
+RENEWED_AT_ONCE = 32  # tasks, when one is forgotten that they may have learned from
+
 
 class ServedExperiment:
     """AdaTS with its tasks in a store, a holdout, and randomness keyed by the decision."""
@@ -149,11 +151,17 @@ class ServedExperiment:
     # decisions
 
     def decide(
-        self, request: DecisionRequest, decision_id: str, now: float, as_of: int | None = None
+        self,
+        request: DecisionRequest,
+        decision_id: str,
+        now: float,
+        last: DecisionRow | None = None,
+        as_of: int | None = None,
     ) -> DecisionRow:
         """A decision, which is not in the store yet; `Invalid` if it cannot be made.
 
-        In a replay it is made as of an earlier version, but with all that its task knows now.
+        After the `last` one of the task, whose action it may keep. In a replay it is made as of an
+        earlier version, but with all that its task knows now.
         """
         task, snapshot = request.task, self.snapshot
         known, unfolded = self.task_cache.get(task), self._commit.unfolded.get(task)
@@ -161,10 +169,21 @@ class ServedExperiment:
         if as_of is not None and as_of < snapshot.version and self.past is not None:
             past = self.past.as_of(as_of, snapshot, task, state, self._commit)
             snapshot, state, unfolded = past
-        self._bits.state = seed = generator_state(self._key, decision_id)
-        choice, after, rows = snapshot.decide(
-            request, state, unfolded, self._rng, seed["state"]["state"]
-        )
+        drawn, same = rules.kept_since(last, self.spec, now), None
+        if last is not None and drawn is not None:
+            same = snapshot.keep(request, state, last)
+        if last is not None and same is not None:
+            action, after, rows = same
+            how = (last.propensity, last.explored, last.holdout)
+        else:
+            self._bits.state = seed = generator_state(self._key, decision_id)
+            choice, after, rows = snapshot.decide(
+                request, state, unfolded, self._rng, seed["state"]["state"]
+            )
+            action, drawn = choice.action, None
+            chance = cast(FloatArray, choice.propensities)[action].tolist()
+            held_out = None if choice.held_out is None else int(choice.held_out)
+            how = (chance, int(choice.explored), held_out)
         if snapshot.setup.counts_pending:
             kept = kept._replace(rounds=after.rounds, pending=after.pending)
         if snapshot is self.snapshot and unfolded is None and after.digest is not kept.digest:
@@ -172,7 +191,6 @@ class ServedExperiment:
         if kept is not known:
             self.tasks += known is None
             self.task_cache.put(task, kept)
-        action = choice.action
         named = snapshot.setup.arms.name(action)
         row = DecisionRow(
             id=0,
@@ -183,14 +201,15 @@ class ServedExperiment:
             action=list(named) if isinstance(named, tuple) else named,
             features=None if rows is None else rows[action].tobytes(),
             request=other_fields(request),
-            propensity=cast(FloatArray, choice.propensities)[action].tolist(),
+            propensity=how[0],
             state_version=snapshot.version,
             prior_version=snapshot.prior_version,
             time=now,
-            explored=int(choice.explored),
-            holdout=None if choice.held_out is None else int(choice.held_out),
+            explored=how[1],
+            holdout=how[2],
             due=rules.when_due(self.spec, now, snapshot.setup.counts_pending),
             place=self.place(task),
+            kept=drawn,
         )
         return rules.of_no_arm(row, self.spec) if row.action == [] else row
 
@@ -273,10 +292,18 @@ class ServedExperiment:
     def forget(self, task: str) -> None:
         """Take the task out, at the end of a commit: the state is that of the remaining log."""
         meta = self.snapshot.setup.forget(self.snapshot.meta, self._known(task))
-        self.snapshot = self.snapshot.with_meta(meta)
+        self.snapshot = self.snapshot.with_meta(meta.renewed())
         self._total.must_be_written = True
         self.tasks -= 1
         self.task_cache.delete(task)
+
+    def renew(self, group: Group, count: int = RENEWED_AT_ONCE) -> None:
+        """Bring the next stale tasks up to date."""
+        meta = self.snapshot.meta
+        if meta.generation:
+            found = islice(iter(lambda: self._stale_tasks.next(meta), None), count)
+            self._replace([(task, state, state, set()) for task, state in found])
+            self._put_tasks(group)
 
     def change(self, change: Change) -> None:
         """Add or retire an arm; `Invalid` if that cannot be."""

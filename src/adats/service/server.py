@@ -2,7 +2,6 @@
 
 import gc
 import ipaddress
-import logging
 import os
 import socket
 import sys
@@ -17,6 +16,7 @@ from adats.service.engine import Engine
 from adats.service.http.app import LOOPBACK, make_app
 from adats.service.http.connections import Connection, Server, allow_files
 from adats.service.keys import ApiKeys
+from adats.service.log_lines import LogKind, set_up
 from adats.service.stores.interface import Store
 from adats.service.stores.opening import is_shared, open_store, shown
 from adats.service.workers import hold_port, run_workers
@@ -36,9 +36,10 @@ def serve(
     trust_clock: bool,
     announce: Callable[[str], None],
     workers: int = 1,
+    log: LogKind = "text",
 ) -> None:
     """Serve the store until the process is stopped; `announce` gets its address."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+    set_up(log)
     if workers > 1 and not is_shared(db):
         raise ValueError(f"{shown(db)} is a file, for one worker; several need PostgreSQL")
 
@@ -146,6 +147,7 @@ def server_of(app: ASGIApp) -> Server:
         app,
         http=Connection,
         ws="none",
+        log_config=None,  # its lines are ours
         log_level="warning",
         access_log=False,
         server_header=False,

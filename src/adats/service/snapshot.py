@@ -65,6 +65,8 @@ class Snapshot(NamedTuple):
                 cast(ArmBelief, meta.task_prior()).upper(0.0)
             except ValueError as error:
                 raise Invalid("policy.name", str(error)) from None
+        if spec.sticky is not None and setup.arms.count is None:
+            raise Invalid("sticky", "arms come with every decision here: name them, to keep one")
         return cls(spec, 0, 1, setup, meta, setup.new_state(meta))
 
     def with_meta(self, meta: MetaBelief) -> "Snapshot":
@@ -185,6 +187,23 @@ class Snapshot(NamedTuple):
         except ValueError as error:  # the oracle finds no action among the allowed arms
             raise Invalid("allowed", str(error)) from None
         return choice, after, rows
+
+    def keep(
+        self, request: DecisionRequest, state: TaskState, last: DecisionRow
+    ) -> tuple[Any, TaskState, FloatArray | None] | None:
+        """The action of the last decision, with what `decide` gives; None if it is not allowed."""
+        rows, mask = self._asked(request, state)
+        index = self.setup.arms.index
+        action: Any
+        if isinstance(last.action, list):
+            action = np.array([index(arm) for arm in last.action], dtype=np.intp)
+        else:
+            action = index(last.action)
+        if mask is not None and not mask[action].all():
+            return None
+        if self.setup.counts_pending:
+            state = self.setup.awaiting(state, rows, action)
+        return action, state, rows
 
     def _asked(
         self, request: DecisionRequest, state: TaskState

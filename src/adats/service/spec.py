@@ -196,6 +196,13 @@ class ExperimentSpec(Struct, forbid_unknown_fields=True, omit_defaults=True, fro
         Literal["ignore", "replace"],
         doc("A reward after the window is kept and does not count, or replaces what does."),
     ] = "ignore"
+    sticky: Annotated[
+        Annotated[float, Meta(gt=0, le=LONGEST_WINDOW)] | None,
+        doc(
+            "Seconds for which a task keeps the arm that was drawn for it; each decision is drawn "
+            "anew unless given."
+        ),
+    ] = None
     attributes: Annotated[
         Declared,
         Meta(max_length=MOST_ATTRIBUTES),

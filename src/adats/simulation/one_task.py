@@ -27,7 +27,6 @@ from adats.simulation.kernels.registry import (
     Loop,
     LoopInput,
     Loops,
-    loops_of,
 )
 from adats.simulation.problems import Instance, Problem
 
@@ -78,25 +77,6 @@ def play_task(
         options: Any = {"policy": policy, "share": share, "delay": job.delay}
         stats = plain_task(job.problem, *given, **options, stats=meta.empty())
     return stats
-
-
-def compiled_task(
-    problem: Problem,
-    prior: Belief,
-    instance: Instance,
-    first: IntArray,
-    rng: Rng,
-    regret: FloatArray,
-    actions: IntArray | None = None,
-    *,
-    policy: CompiledPolicy = THOMPSON,
-) -> Any:
-    """One task by its compiled loop; None where there is none that serves."""
-    play = loops_of(problem, prior).play
-    if play is None:
-        return None
-    chosen = np.empty(regret.size, dtype=np.intp) if actions is None else actions
-    return play(problem, LoopInput(prior, instance, first, rng, regret, chosen, policy))
 
 
 def index_policy(

@@ -42,8 +42,14 @@ def psd_inverse(cov: FloatArray) -> tuple[FloatArray, float]:
 
 
 def square_factor(factor: FloatArray) -> FloatArray:
-    """A square matrix R with R Rᵀ = F Fᵀ for a wide F, by QR: nothing is squared on the way."""
-    return np.ascontiguousarray(np.linalg.qr(factor.T).R.T)
+    """A matrix R, no wider than high, with R Rᵀ = F Fᵀ, of one F or of each of a stack.
+
+    By QR: nothing is squared on the way.
+    """
+    if factor.shape[-1] <= factor.shape[-2]:
+        return factor
+    wide = np.linalg.qr(np.swapaxes(factor, -1, -2)).R
+    return np.ascontiguousarray(np.swapaxes(wide, -1, -2))
 
 
 Factor = FloatArray | float  # a float stands for a multiple of the identity
@@ -126,7 +132,7 @@ TOO_SURE = (
 
 def check_digits(lower: FloatArray) -> None:
     """Raise if round-off moves a posterior by more than 1e-3 of its scale; C is from `whiten`."""
-    if blas.dnrm2(lower.ravel("K")) > FROBENIUS_ALLOWED:
+    if lower.size and blas.dnrm2(lower.ravel("K")) > FROBENIUS_ALLOWED:
         check_all_digits(lower[None])
 
 

@@ -216,3 +216,16 @@ class ArmStats:
         if missing == 0:
             return self
         return type(self)(np.pad(self.table, ((0, 0), (0, missing))))
+
+
+class FeatureStats:
+    """What statistics share where arms are rows of features."""
+
+    @property
+    def arm_pulls(self) -> None:
+        """Pulls of arms are not counted apart."""
+        return None
+
+    def grow(self, arms: int) -> Self:  # noqa: ARG002
+        """They do not depend on how many arms there are."""
+        return self

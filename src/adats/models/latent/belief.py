@@ -226,7 +226,7 @@ class LatentBelief(CautiousBelief):
         pulled = np.zeros((len(rewards), self.eta_mean.shape[1]))
         pulled[rows, actions] = 1.0
         n, s = ((what.cumsum(axis=0) - what) for what in (pulled, pulled * rewards[:, None]))
-        at = full.FullPrior(self.eta_mean[0], full.square(self.factor)[0], None)
+        at = full.FullPrior(self.eta_mean[0], linalg.square_factor(self.factor)[0], None)
         sites = settled(self.family, n, s, at, np.zeros((3, *n.shape)))
         mean, variance = at.marginals(sites)
         scale = np.sqrt(variance[rows, actions])
@@ -234,7 +234,7 @@ class LatentBelief(CautiousBelief):
 
     def condition(self, stats: "ArmSites") -> "Conditioned[LatentBelief]":
         """By expectation propagation under this belief."""
-        prior = full.FullPrior(self.eta_mean, full.square(self.factor), None)
+        prior = full.FullPrior(self.eta_mean, linalg.square_factor(self.factor), None)
         n, s = stats.table[0], stats.table[1]
         sites = settled(self.family, n, s, prior, np.zeros((3, *self.eta_mean.shape)))
         known = full.site_sums(sites, None)

@@ -271,10 +271,3 @@ class FullSpread(NamedTuple):
         cov = self.covs(arms)
         squares: FloatArray = np.einsum("...ii->...i", cov)
         return squares - in_common(cov.sum(axis=(-1, -2)), squares)
-
-
-def square(factor: FloatArray) -> FloatArray:
-    """Square factors of the same covariances."""
-    if factor.shape[-1] <= factor.shape[-2]:
-        return factor
-    return np.swapaxes(np.linalg.qr(np.swapaxes(factor, -1, -2)).R, -1, -2)

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from adats.models.core.frozen import FieldOf
+from adats.models.core.linalg import square_factor
 from adats.models.core.types import Conditioned, FloatArray, IntArray, Rng
 from adats.models.core.weights import draw, softmax
 from adats.models.latent import full
@@ -68,7 +69,7 @@ class LatentRows(CautiousBelief):
         the arms at hand tells on average."""
         assert self.pending is not None
         weight = float(self.family.variance(rows @ self.mean).mean())
-        half, _ = full.halves(full.square(self.factor), weight * self.pending)
+        half, _ = full.halves(square_factor(self.factor), weight * self.pending)
         return np.swapaxes(half, -1, -2)
 
     def at_rows(self, rows: FloatArray) -> LatentArms:
@@ -105,7 +106,7 @@ class LatentRows(CautiousBelief):
 
     def condition(self, stats: RowSites) -> "Conditioned[LatentRows]":
         """By expectation propagation under this belief."""
-        factor = full.square(self.factor)
+        factor = square_factor(self.factor)
         frozen = None if stats.frozen is None else stats.frozen[self.which]
         prior = full.FullPrior(self.theta, factor, stats.rows, frozen)
         start = np.zeros((3, len(self.theta), len(stats.rows)))

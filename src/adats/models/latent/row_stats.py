@@ -9,6 +9,7 @@ import numpy as np
 
 from adats.models.core import checks
 from adats.models.core.errors import InvalidValue
+from adats.models.core.stats import FeatureStats
 from adats.models.core.types import FloatArray
 from adats.models.latent.family import BINARY, COUNT, Family
 from adats.models.latent.full import frozen_sums, site_sums
@@ -21,7 +22,7 @@ HEADER = 6  # numbers at the end of `flat`
 
 
 @dataclass(frozen=True, eq=False)
-class RowSites:
+class RowSites(FeatureStats):
     """Distinct rows of features, sorted, with pulls and successes and the sites of each.
 
     Sites are w, b and log s of every candidate. Those of `stale` rows are of fewer rewards than the
@@ -212,11 +213,6 @@ class RowSites:
     # of agents
 
     @property
-    def arm_pulls(self) -> None:
-        """Arms are rows of features: their pulls are not counted apart."""
-        return None
-
-    @property
     def arm_averages(self) -> None:
         return None
 
@@ -225,10 +221,6 @@ class RowSites:
         """Of pulls that were asked for and have no reward yet: their Gram matrix."""
         dim = self.rows.shape[1]
         return dim, dim
-
-    def grow(self, arms: int) -> Self:  # noqa: ARG002
-        """Statistics of features do not depend on how many arms there are."""
-        return self
 
     def dwarfed_by(self, out: Self, factor: float) -> bool:
         """Whether what is left is round-off beside what was taken `out`, or what was taken out was

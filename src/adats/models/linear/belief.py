@@ -73,15 +73,13 @@ class _Linear(BeliefBase):
         half = rows @ self.factor
         cov = half @ half.T
         cov.flat[:: len(cov) + 1] += self.noise**2
-        left = solve_triangular(np.linalg.cholesky(cov), rewards - rows @ self.mean, lower=True)
+        left = solve_triangular(linalg.psd_factor(cov), rewards - rows @ self.mean, lower=True)
         far: FloatArray = ndtr(left)
         return far, far
 
     def condition(self, stats: LinearStats) -> "Conditioned[LinearBelief]":
         precision = self.noise**-2.0
-        factor = self.factor
-        if factor.shape[1] > factor.shape[0]:
-            factor = linalg.square_factor(factor)
+        factor = linalg.square_factor(self.factor)
         new = linalg.condition(self.mean, factor, stats.gram * precision, stats.xy * precision)
         linalg.check_digits(new.lower)
         log_noise = stats.n * (LOG_2PI + 2 * np.log(self.noise)) + stats.yy * precision

@@ -8,12 +8,12 @@ import numpy as np
 
 from adats.models.core import checks
 from adats.models.core.many import add_to_rows
-from adats.models.core.stats import SINGLE, ArmStats, same_shape
+from adats.models.core.stats import SINGLE, ArmStats, FeatureStats, same_shape
 from adats.models.core.types import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, eq=False)
-class LinearStats:
+class LinearStats(FeatureStats):
     """Number of pulls n, Gram matrix Σ aaᵀ, Σ a·y and Σ y² (G and B of the paper).
 
     The three sums are kept as one matrix, Σ (a, y)(a, y)ᵀ.
@@ -105,11 +105,6 @@ class LinearStats:
         add_to_rows(rows, at, np.column_stack([moments.reshape(len(at), -1), n]))
 
     @property
-    def arm_pulls(self) -> None:
-        """Arms are rows of features: their pulls are not counted apart."""
-        return None
-
-    @property
     def arm_averages(self) -> None:
         return None
 
@@ -123,10 +118,6 @@ class LinearStats:
         """Whether so little is left beside what was taken `out` that it is round-off."""
         taken, left = (np.abs(part.flat()).max() for part in (out, self))
         return bool(taken > factor * left)
-
-    def grow(self, arms: int) -> Self:  # noqa: ARG002
-        """Statistics of features do not depend on how many arms there are."""
-        return self
 
     def flat(self) -> FloatArray:
         """All numbers in one array; `from_flat` reads them back."""

@@ -9,8 +9,7 @@ from adats.learning.fitting import estimate
 from adats.learning.tables import LinearTable
 from adats.models import LatentLinearMeta
 from adats.models.core.types import FloatArray, Rng
-from adats.simulation.kernels.registry import loops_of, plain_absorb
-from adats.simulation.one_task import compiled_task
+from adats.simulation.kernels.registry import LoopInput, loops_of, plain_absorb
 from adats.simulation.play import absorb_and_renew
 from adats.simulation.problems.classification import (
     ClassificationProblem,
@@ -77,8 +76,10 @@ def of_play(train: ClassificationProblem, rng: Rng) -> ClassPrior:
     """The belief of AdaTS about mu after it has played the training tasks, and no spread."""
     start, meta = train.start(rng), train.meta()
     first, regret = np.zeros((0, 1), dtype=np.intp), np.empty(TRAINING_ROUNDS)
+    pulled, play = np.empty(TRAINING_ROUNDS, dtype=np.intp), loops_of(train, meta.task_prior()).play
+    assert play is not None
     for _ in range(TRAINING_TASKS):
         instance = train.instance(start, TRAINING_ROUNDS, rng)
-        stats = compiled_task(train, meta.task_prior(), instance, first, rng, regret)
-        meta = plain_absorb(meta, stats)
+        task = LoopInput(meta.task_prior(), instance, first, rng, regret, pulled)
+        meta = plain_absorb(meta, play(train, task))
     return ClassPrior(meta.mean, np.zeros_like(meta.cov))

@@ -77,18 +77,17 @@ def moved(means: FloatArray, variances: FloatArray, *, fall_only: bool = False) 
     if days < DAYS or not (variances > 0).all():
         return None
     weights = 1 / variances
-    best, found = MOVED, None
-    for day in range(3, days - 2):
-        parts = [(means[s], weights[s]) for s in (slice(None, day), slice(day, None))]
-        centres = [float((m * w).sum() / w.sum()) for m, w in parts]
-        left = sum(
-            float((w * (m - centre) ** 2).sum())
-            for (m, w), centre in zip(parts, centres, strict=True)
-        )
-        spread = max(left / (days - 2), 1.0)  # of days, over what chance makes
-        gap = centres[1] - centres[0]
-        z = gap / np.sqrt(spread * sum(1 / float(w.sum()) for _, w in parts))
-        chance = float(stdtr(days - 2, z if fall_only else -abs(z)))
-        if chance < best:
-            best, found = chance, Move(day, *centres)
-    return found
+    middle = float(means.mean())
+    off = means - middle
+    sums = np.cumsum([weights, weights * off, weights * off**2], axis=1)
+    before = sums[:, 2:-3]  # of the first 3, 4, … days
+    after = sums[:, -1:] - before
+    centres = before[1] / before[0], after[1] / after[0]
+    left = sum(part[2] - part[1] * own for part, own in zip((before, after), centres, strict=True))
+    spread = np.maximum(left / (days - 2), 1.0)  # of days, over what chance makes
+    z = (centres[1] - centres[0]) / np.sqrt(spread * (1 / before[0] + 1 / after[0]))
+    chance = stdtr(days - 2, z if fall_only else -abs(z))
+    best = int(chance.argmin())
+    if chance[best] >= MOVED:
+        return None
+    return Move(best + 3, *(middle + float(own[best]) for own in centres))

@@ -17,7 +17,7 @@ from adats.service.evaluation.sequences import (
 
 FEW = 20  # held-out successes: below, intervals for 0/1 rewards are exact
 FEW_NUMBERS = 60  # held-out rewards that are not 0: below, there is no interval for numbers
-TASK_RATE = 0.1  # where the interval for new tasks is narrowest: at some 80 tasks
+TASK_RATE = 0.03  # where the interval for new tasks is narrowest: at some 270 tasks
 CAUTION = 300, 1000  # its weight is the first over the sum of the second and the same
 
 

@@ -35,6 +35,7 @@ from adats.service.http.docs_page import page
 from adats.service.http.endpoint import (
     AccessControl,
     Endpoint,
+    IdentifiedRouter,
     MethodRouter,
     RawBody,
     Reply,
@@ -461,7 +462,9 @@ def make_app(
         for path, endpoints in paths.items()
     ]
     routes += service.pages.routes()
-    return Router(routes, default=no_route, lifespan=service.lifespan, redirect_slashes=False)
+    return IdentifiedRouter(
+        routes, default=no_route, lifespan=service.lifespan, redirect_slashes=False
+    )
 
 
 def _experiment(view: ReadView, request: Request) -> ExperimentRow:

@@ -5,14 +5,17 @@ import json
 import logging
 import math
 import re
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from itertools import count
 from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
-from starlette.types import Receive, Scope, Send
+from starlette.routing import Router
+from starlette.types import Message, Receive, Scope, Send
 
 from adats.service.errors import (
     FAULT,
@@ -43,6 +46,8 @@ _WHERE = re.compile(r"(.*?)(?: - at `\$\.?([^`]*)`)?", re.DOTALL)
 _FIELD = re.compile(r"Object (?:contains unknown|missing required) field `(.*)`", re.DOTALL)
 _PLACE = re.compile(r"\(byte (\d+)\)")
 _NUMBER = re.compile(rb"NaN|-?Infinity")
+_GIVEN_ID = re.compile(rb"[!-~]{1,100}")
+REQUEST_ID = b"x-request-id"
 Headers = tuple[tuple[bytes, bytes], ...]
 
 RETRY: Headers = ((b"retry-after", b"1"),)
@@ -309,7 +314,8 @@ class Endpoint:
         except Exception as error:
             reply = error_reply(error)
             if reply.status == FAULT:
-                log.error("%s failed", self._operation.name, exc_info=error)
+                where = {"request_id": scope.get("request_id")}
+                log.error("%s failed", self._operation.name, exc_info=error, extra=where)
         if isinstance(reply.body, StreamedBody):
             await reply.body.send_to(scope, receive, send)
         elif isinstance(reply.body, RawBody):
@@ -319,6 +325,27 @@ class Endpoint:
             more = MORE_HEADERS.get(reply.status, ())
             await respond(send, reply.status, content, "application/json", more)
         self._metrics.request(self._operation.name, reply.status, time.perf_counter() - began)
+
+
+class IdentifiedRouter(Router):
+    """Every answer has the id of its request: the one that it came with, or a new one."""
+
+    _run, _count = secrets.token_hex(6), count()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await super().__call__(scope, receive, send)
+        given = next((value for name, value in scope["headers"] if name == REQUEST_ID), b"")
+        if not _GIVEN_ID.fullmatch(given):
+            given = f"{self._run}-{next(self._count):x}".encode()
+        scope["request_id"] = given.decode()
+
+        def send_with_id(message: Message) -> Awaitable[None]:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], (REQUEST_ID, given)]
+            return send(message)
+
+        return await super().__call__(scope, receive, send_with_id)
 
 
 class MethodRouter:

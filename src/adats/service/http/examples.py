@@ -74,6 +74,7 @@ ANSWERS: dict[str, Any] = {
         "time": 1794795531.45,
         "holdout": False,
         "fallback": False,
+        "kept": False,
     },
     "reward": {"decision_id": "visit-1", "status": "counted", "state_version": 2},
     "task": {

@@ -171,10 +171,11 @@ def _response(operation: Operation, code: int) -> Json:
         found["content"] = {"application/json": {"schema": _any(types)}}
     elif code != 204:
         found["content"] = _content(operation)
+    found["headers"] = {"X-Request-Id": _header("That of the request, or a new one.", "string")}
     if code in (429, 503):
-        found["headers"] = {"Retry-After": _header("Seconds to wait.", "integer")}
+        found["headers"]["Retry-After"] = _header("Seconds to wait.", "integer")
     elif code == 401:
-        found["headers"] = {"WWW-Authenticate": _header("Bearer.", "string")}
+        found["headers"]["WWW-Authenticate"] = _header("Bearer.", "string")
     links = {
         target: _link(target, parameters, body)
         for source, target, parameters, body in LINKS

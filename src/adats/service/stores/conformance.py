@@ -34,8 +34,8 @@ SPEC = (
 
 def check_store(open_store: Open, damage: Callable[[str], None] | None = None) -> None:
     """All checks, each with a store of its own. `damage` changes a task of a store in its back."""
-    checks = (_saving, _loading, _order, _counting, _forgetting, _windows, _stale, _views, _engine)
-    for check in checks:
+    checks = (_saving, _loading, _order, _counting, _forgetting, _deleting, _windows, _stale)
+    for check in (*checks, _views, _engine):
         check(open_store, check.__name__.strip("_"))
     if damage is not None:
         _damage(open_store, "damage", damage)
@@ -49,7 +49,7 @@ def _saving(open_store: Open, name: str) -> None:
     _that("experiments have ids of their own", ids[0] != ids[1])
     store.rollback()
     row = _experiment(store)
-    changed = row._replace(version=7, total=b"123", tasks=2)
+    changed = row._replace(version=7, total=b"123", tasks=2, status="paused")
     store.begin()
     store.save(Changes(experiments={row.id: changed}))
     _same("an experiment is found by its name", store.experiment("o", "x"), changed)
@@ -72,8 +72,9 @@ def _saving(open_store: Open, name: str) -> None:
 def _loading(open_store: Open, name: str) -> None:
     store = open_store(name)
     row = _experiment(store)
-    task = TaskRow(b"stats", 3, b"pending", 2)
+    task = TaskRow(b"stats", 3, b"pending", 2, design=b"design")
     made = [_decision(row, "d1", "t"), _decision(row, "d2", "t")._replace(action=["a", "b"])]
+    made[0] = made[0]._replace(metrics={"m": 1.5}, kept=0.25)
     _save(store, row, tasks={(row.id, "t"): task}, decisions=made)
     keys = Keys([(row.id, "t"), (row.id, "u")], [(row.id, "d1"), (row.id, "d9")])
     _begin(store, row)
@@ -91,7 +92,7 @@ def _loading(open_store: Open, name: str) -> None:
     ]
     rewards = []
     for place, (reward, reward_id) in enumerate(told, 1):
-        reward_row = RewardRow(0, row.id, 2, kept.id, reward, reward_id, 5.0, place)
+        reward_row = RewardRow(0, row.id, 2, kept.id, reward, reward_id, 5.0, place, {"m": 2.5})
         rewards.append(((row.id, "d1"), reward_row))
     store.save(
         Changes(decisions={(row.id, "d1"): kept._replace(received=5, reward=1.0)}, rewards=rewards)
@@ -108,6 +109,8 @@ def _loading(open_store: Open, name: str) -> None:
         store.rollback()
         values = [one.reward for one in loaded.rewards.get((row.id, "d1"), [])]
         _same("rewards that can matter, in order", values, earlier)
+        for one in loaded.rewards.get((row.id, "d1"), []):
+            _same("with their metrics", one.metrics, {"m": 2.5})
         _same("with their decision", loaded.decisions[row.id, "d1"].received, 5)
     store.close()
 
@@ -178,6 +181,26 @@ def _forgetting(open_store: Open, name: str) -> None:
         _same("rewards that are left", told, ["u0", "u1"])
         states = {task: state.stats for task, state in view.tasks(row.id)}
         _same("a task that comes back is new", states, {"t": b"new", "u": b"u"})
+    store.close()
+
+
+def _deleting(open_store: Open, name: str) -> None:
+    store = open_store(name)
+    row = _experiment(store)
+    made = [_decision(row, "d", "t")._replace(due=5.0)]
+    reward = RewardRow(0, row.id, 1, 0, 1.0, None, 0.0, 1)
+    counts = {Bucket(row.id, 0, 3600, '"a"', 0): Counts(1)}
+    parts = {"tasks": {(row.id, "t"): TaskRow(b"t", 1, None)}, "counts": counts}
+    _save(store, row, decisions=made, rewards=[((row.id, "d"), reward)], **parts)
+    _begin(store, row)
+    store.save(Changes(deleted=[row.id]))
+    with store.view() as view:
+        _same("what is deleted is gone", (view.experiments(), view.due_count(9.0)), ([], 0))
+        left = (view.decisions, view.rewards, view.tasks, view.changes, view.beliefs)
+        _same("with all it had", [list(part(row.id)) for part in left], [[]] * 5)
+        _same("and its counters", view.counts(row.id), {})
+    again = _experiment(store)
+    _same("its name can be used again", store.experiment("o", "x"), again)
     store.close()
 
 

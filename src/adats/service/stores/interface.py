@@ -101,6 +101,7 @@ class DecisionRow(NamedTuple):
     place: int = 0  # among the events of its task in its commit
     settled_place: int = 0  # the same of the window's end
     metrics: Metrics | None = None  # further figures, which count where the reward does
+    kept: float | None = None  # when the arm was drawn, if the task keeps to an earlier draw
 
 
 class RewardRow(NamedTuple):

@@ -48,7 +48,8 @@ CREATE TABLE decisions (
     propensity text NOT NULL, state_version bigint NOT NULL, prior_version bigint NOT NULL,
     time float8 NOT NULL, explored smallint NOT NULL, holdout smallint, due float8, settled bigint,
     received integer NOT NULL, reward text, counted text, place bigint NOT NULL,
-    settled_place bigint NOT NULL, after bigint NOT NULL, metrics text
+    settled_place bigint NOT NULL, after bigint NOT NULL, metrics text,
+    kept float8
 ) WITH (fillfactor = 80);
 CREATE UNIQUE INDEX decisions_by_name ON decisions (experiment, decision_id);
 CREATE INDEX decisions_by_task ON decisions (task_id);

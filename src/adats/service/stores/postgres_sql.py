@@ -93,13 +93,13 @@ WRITE = f"""
 WITH made AS (
     INSERT INTO decisions (id, experiment, task_id, version, decision_id, action, features, request,
         propensity, state_version, prior_version, time, explored, holdout, due, settled, received,
-        reward, counted, place, settled_place, after, metrics)
+        reward, counted, place, settled_place, after, metrics, kept)
     SELECT id, e, task, v, name, a, decode(f, 'base64'), q, c, sv, pv, at, x, h, due, s, k, r, n, p,
-        sp, after, m
+        sp, after, m, kept
     FROM json_to_recordset(%(made)s::json) AS x(id bigint, e int, task bigint, v bigint, name text,
         a text, f text, q text, c text, sv bigint, pv bigint, at float8, x smallint, h smallint,
         due float8, s bigint, k int, r text, n text, p bigint, sp bigint,
-        after bigint, m text)
+        after bigint, m text, kept float8)
     ON CONFLICT (experiment, decision_id) DO NOTHING RETURNING 1
 ), later AS (
     UPDATE decisions d SET due = x.due, settled = x.s, received = x.k, reward = x.r,

@@ -230,6 +230,7 @@ def _first_part(row: DecisionRow) -> dict[str, Any]:
         "at": row.time,
         "x": row.explored,
         "h": row.holdout,
+        "kept": row.kept,
     }
 
 

@@ -30,7 +30,7 @@ Kept = Sequence[Any]  # the columns of a row, the checksum last
 
 CHECKSUM = "crc"
 LATER_ADDED: dict[type, tuple[list[Any], ...]] = {  # as rows have them that were there before
-    DecisionRow: ([0, 0], [None]),
+    DecisionRow: ([0, 0], [None, None]),
     RewardRow: ([0], [None]),
     ExperimentRow: ([0], [RUNNING]),
 }

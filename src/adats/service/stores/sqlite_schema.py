@@ -97,6 +97,7 @@ CREATE INDEX tasks_unfolded ON tasks (experiment, folded_in) WHERE folded_in IS 
 ALTER TABLE experiments ADD COLUMN status TEXT NOT NULL DEFAULT 'running';
 ALTER TABLE tasks ADD COLUMN design BLOB;
 ALTER TABLE decisions ADD COLUMN metrics TEXT;
+ALTER TABLE decisions ADD COLUMN kept;
 ALTER TABLE rewards ADD COLUMN metrics TEXT;
 DROP TABLE hourly;
 CREATE TABLE hourly (

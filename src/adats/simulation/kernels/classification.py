@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from adats.models import LinearStats
+from adats.models.core.linalg import square_factor
 from adats.models.core.types import FloatArray, IntArray, Rng
-from adats.models.latent import full
 from adats.models.latent.row_belief import LatentRows
 from adats.models.latent.row_stats import RowSites
 from adats.models.latent.sites import LEAST_VARIANCE
@@ -158,7 +158,7 @@ def play_logistic(problem: "LogisticClassification", task: LoopInput) -> RowSite
     prior: LatentRows = task.prior
     if prior.log_weights.size > 1:
         return None
-    mean, factor = prior.theta[0].copy(), np.array(full.square(prior.factor)[0], order="C")
+    mean, factor = prior.theta[0].copy(), np.array(square_factor(prior.factor)[0], order="C")
     rewards = logistic_task(mean, factor, _pictures(problem, task), task.rng)
     _fill_regret(problem, task)
     table = np.stack([np.ones(rewards.size), rewards])

@@ -106,11 +106,8 @@ def linear_index_task(
     counts, totals, squares = np.zeros(arms), np.zeros(arms), 0.0
     best, bounds = means.max(), np.full(arms, np.inf)
     for t in range(rounds):
-        if t < len(first):
-            arm = first[t, 0]
-        else:
-            now = (number, levels[t], rounds - t, counted)
-            arm = index_arm(now, precision, centre, variance, bounds)
+        now, forced = (number, levels[t], rounds - t, counted), t < len(first)
+        arm = first[t, 0] if forced else index_arm(now, precision, centre, variance, bounds)
         regret[t], actions[t] = best - means[arm], arm
         rewarded = actions[t - delay] if t >= delay else -1
         if rewarded >= 0:

@@ -1,0 +1,65 @@
+"""The log of the service: lines of text or of JSON, and few of them when much goes wrong."""
+
+import json
+import logging
+import time
+from typing import Literal
+
+LogKind = Literal["text", "json"]
+AT_ONCE = 10  # lines about trouble, after a time without; then one a second
+
+
+class OneASecond(logging.Filter):
+    """Of warnings and errors some at once, so that all kinds of trouble are said, and then at most
+    one a second; the next says how many were left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._paid_until, self._left_out = 0.0, 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno < logging.WARNING:
+            return True
+        paid_until = max(self._paid_until, record.created - AT_ONCE) + 1.0
+        if paid_until > record.created:
+            self._left_out += 1
+            return False
+        self._paid_until = paid_until
+        if self._left_out:
+            record.msg = f"{record.getMessage()} ({self._left_out} lines left out before)"
+            record.args, self._left_out = None, 0
+        return True
+
+
+class TextLines(logging.Formatter):
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        found, request = super().formatMessage(record), getattr(record, "request_id", None)
+        return found if request is None else f"{found}, request {request}"
+
+
+class JsonLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        line = {
+            "time": f"{when}.{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "message": record.getMessage(),
+            "process": record.process,
+        }
+        request = getattr(record, "request_id", None)
+        if request is not None:
+            line["request_id"] = request
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+def set_up(kind: LogKind) -> None:
+    """For all of the process, on its standard error."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines() if kind == "json" else TextLines())
+    handler.addFilter(OneASecond())
+    logging.basicConfig(handlers=[handler], level=logging.INFO)
