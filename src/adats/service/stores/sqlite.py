@@ -154,7 +154,8 @@ class SQLiteReader:
         return list(self._all(sql, (experiment, generation, *after, limit)))
 
     def unfolded_tasks(self, experiment: int, total_version: int) -> list[tuple[str, TaskRow]]:
-        sql = f"SELECT {_TASK} FROM tasks WHERE experiment = ? AND folded_in = ? ORDER BY task"
+        where = "experiment = ? AND folded_in = ?"  # by their own index: by name they are all read
+        sql = f"SELECT {_TASK} FROM tasks WHERE {where} ORDER BY +task"
         return list(map(rows.task_from, self._all(sql, (experiment, total_version))))
 
     def decision(self, experiment: int, decision_id: str) -> DecisionRow | None:
