@@ -4,7 +4,6 @@ import shutil
 from contextlib import contextmanager
 
 import pytest
-from playwright.sync_api import Error, sync_playwright
 
 OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
 NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -12,6 +11,8 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 @contextmanager
 def browser():
+    from playwright.sync_api import Error, sync_playwright  # only the heavy tests have it
+
     with sync_playwright() as playwright:
         own = next((path for name in NAMES if (path := shutil.which(name))), None)
         try:
