@@ -128,11 +128,10 @@ def narrowed(*, keyed=False):
         for operation in path.values():
             if keyed and operation["security"]:
                 operation["security"] = [{"key": []}]
-            ending = operation["operationId"] in ("set_status", "delete")
+            own = {"set_status": OLD[:4], "delete": OLD[4:]}.get(operation["operationId"])
             for parameter in operation["parameters"]:
                 if parameter["name"] in listed:
-                    names = OLD if ending else listed[parameter["name"]]
-                    parameter["schema"] = {"enum": names}
+                    parameter["schema"] = {"enum": own or listed[parameter["name"]]}
     schemas = found["components"]["schemas"]
     row = _list(MODEST, 2, 2)
     schemas["DecisionRequest"]["properties"] |= {
