@@ -9,7 +9,7 @@ from adats.service.spec import parse
 from adats.service.stores.interface import ExperimentRow, ReadView
 
 AT_ONCE = 50  # experiments on a page
-HEADS = ("Experiment", "State", "Decisions a day", "What it says")
+HEADS = ("Experiment", "State", "Decisions a day")
 NONE = (
     "<h1>Experiments</h1><p>There are none yet. "
     'How to make one is in <a href="/docs#put">the description of the API</a>.</p>'
@@ -31,12 +31,12 @@ def list_body(view: ReadView, tenant: str, now: float, after: str) -> str:
     )
 
 
-def _cells(view: ReadView, row: ExperimentRow, now: float) -> tuple[str, str, str, str]:
+def _cells(view: ReadView, row: ExperimentRow, now: float) -> tuple[str, str, str]:
     report, several = reports.report(view, row, now), parse(row.spec).size is not None
     alarms = "".join(f'<br><span class="alarm">{escape(alarm)}</span>' for alarm in report.alarms)
     return (
-        f'<a href="{experiment_url(row.name)}">{escape(row.name)}</a>',
+        f'<a href="{experiment_url(row.name)}">{escape(row.name)}</a><br>{escape(report.sentence)}'
+        + alarms,
         escape(row.status),
         f"{decisions_a_day(view.counts(row.id), now, several=several):,}",
-        escape(report.sentence) + alarms,
     )
