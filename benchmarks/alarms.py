@@ -3,7 +3,6 @@
 python -m benchmarks.alarms [--quick] [--seed 1] [--runs 1000]
 """
 
-import argparse
 import time
 from collections.abc import Callable
 
@@ -12,6 +11,7 @@ from scipy.special import expit
 
 from adats.models.core.types import FloatArray, Rng
 from adats.service.evaluation import alarms
+from benchmarks import options
 
 DAYS, CHANGE = 90, 45  # of an experiment; when something goes wrong
 TASKS, SHARE, ARMS = 50, 0.1, 5
@@ -107,11 +107,7 @@ TESTS: dict[str, tuple[Callable[[Rng, float], bool], str, float]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--runs", type=int, default=0)
-    asked = parser.parse_args()
+    asked = options.asked()
     runs, start = asked.runs or (50 if asked.quick else 1000), time.perf_counter()
     print(f"| alarm | false, in {DAYS} days | what goes wrong | found |\n|---|---|---|---|")
     for i, (name, (test, what, change)) in enumerate(TESTS.items()):

@@ -3,7 +3,6 @@
 python -m benchmarks.lift [how a world's name begins] [--quick] [--seed 1]
 """
 
-import argparse
 import math
 import time
 from typing import Any, NamedTuple
@@ -13,6 +12,7 @@ from scipy.special import ndtr
 
 from adats.models.core.types import FloatArray, Rng
 from adats.service.evaluation.lift import RewardMoments, Sides, lift, lift_new_tasks
+from benchmarks import options
 
 GROUPS = 64
 BOUGHT = 0.05  # part of decisions that bring revenue
@@ -207,12 +207,7 @@ def worlds(quick: bool) -> list[World]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("part", nargs="?", default="")
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--runs", type=int, default=0)
-    asked = parser.parse_args()
+    asked = options.asked(with_part=True)
     print("| world | safe | one look | relative | new tasks | width | new width | silent |")
     print("|---|---|---|---|---|---|---|---|")
     start = time.perf_counter()

@@ -7,7 +7,6 @@ import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import argparse
 import re
 import time
 from typing import NamedTuple
@@ -19,6 +18,7 @@ from adats import AdaTS
 from adats.models.core.types import FloatArray, Rng
 from adats.models.default_prior import default_prior
 from adats.service.evaluation.stopping import WORTH, average_rewards, standing
+from benchmarks import options
 
 DAYS, DECISIONS, HELD_OUT = 30, 400, 0.1  # a day
 LEVEL, POPULATION = 0.4, 200_000
@@ -88,11 +88,7 @@ def is_wrong(sentence: str, truth: FloatArray, worth: float | None) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--runs", type=int, default=0)
-    asked = parser.parse_args()
+    asked = options.asked()
     runs, start = asked.runs or (5 if asked.quick else 125), time.perf_counter()
     print("| rewards | effects | worth | tasks | runs | said | wrong | runs with a wrong one |")
     print("|---|---|---|---|---|---|---|---|")

@@ -48,9 +48,6 @@ class ApiKeys:
     def __iter__(self) -> Iterator[KeyRow]:
         return iter(self._rows.values())
 
-    def __getitem__(self, name: str) -> KeyRow:
-        return self._rows[name]
-
     def get(self, name: str) -> KeyRow | None:
         return self._rows.get(name)
 

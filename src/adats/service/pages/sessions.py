@@ -17,9 +17,9 @@ LASTS = 8 * 3600  # seconds
 
 def new_session(keys: ApiKeys, key: str, now: float | None = None) -> str | None:
     """The value of a cookie; None if there is no such key."""
-    if keys.access(key) is None:
+    row = None if keys.access(key) is None else keys.get(key.split("_")[1])
+    if row is None:
         return None
-    row = keys[key.split("_")[1]]
     until = int((time.time() if now is None else now) + LASTS)
     return f"{row.id}.{until}.{_seal(row, until)}"
 
