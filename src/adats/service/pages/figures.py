@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 WIDTH, HEIGHT = 440.0, 260.0
-LEFT, RIGHT, TOP, BOTTOM = 52.0, 92.0, 14.0, 34.0  # margins
+LEFT, RIGHT, TOP, BOTTOM = 52.0, 116.0, 14.0, 34.0  # margins
 LINE_OF_TEXT = 14.0
 COLOURS = 6  # in the style sheet; a figure has no more lines
 LONGEST_LABEL = 12  # characters
