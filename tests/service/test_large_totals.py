@@ -7,7 +7,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from adats.models.latent import base
+from adats.models.latent import anchors as anchors_module
 from adats.service import folds
 from adats.service.messages import DecisionRequest, NewArm, RewardRequest
 from adats.service.replay import replay
@@ -33,7 +33,7 @@ SPECS = {"gaussian": GAUSSIAN, "clicks": CLICKS, "linear": LINEAR}
 def local(request, tmp_path, monkeypatch):
     monkeypatch.setattr(folds, "LARGE_TOTAL", 0)
     monkeypatch.setattr(folds, "MOST_UNFOLDED", 3)
-    monkeypatch.setattr(base, "FEW_REWARDS", 0.0)  # else each reward of clicks has a new anchor
+    monkeypatch.setattr(anchors_module, "FEW_REWARDS", 0.0)  # else each reward of clicks has a new anchor
     local = Local(tmp_path / "x.db")
     local.put("x", SPECS[request.param])
     yield local
