@@ -63,8 +63,7 @@ class ServedExperiment:
         )
         self._stale_tasks = StaleTasks(store, row.id, self.task_cache)
         self.refresh(row)
-        for task, kept in store.unfolded_tasks(row.id, row.total_version):
-            self._fold_again(task, kept)
+        self._fold_again(store.unfolded_tasks(row.id, row.total_version))
 
     def refresh(self, row: ExperimentRow) -> None:
         """As it is in the store now, with the same arms."""
@@ -125,13 +124,16 @@ class ServedExperiment:
         for task, row in self.task_cache.take_changes().items():
             group.put_task(self.id, task, self._total.with_kept(task, row))
 
-    def _fold_again(self, task: str, row: TaskRow) -> None:
-        """What a task has learned since the total was written becomes part of it."""
-        assert row.folded is not None
-        self._total.folded[task] = row.folded
-        for stats, sign in ((row.folded, -1.0), (row.stats, 1.0)):
-            message = self.message_of(row._replace(stats=stats))
-            self.snapshot = self.snapshot.with_meta(self.snapshot.meta.absorb(sign * message))
+    def _fold_again(self, tasks: Iterable[tuple[str, TaskRow]]) -> None:
+        """What tasks have learned since the total was written becomes part of it."""
+        meta = self.snapshot.meta
+        for task, row in tasks:
+            before = self._total.kept(task, row).folded or b""
+            for stats, sign in ((before, -1.0), (row.stats, 1.0)):
+                meta = meta.absorb(sign * self.message_of(row._replace(stats=stats)))
+        if self._total.newest != meta.generation:
+            meta = meta.at_generation(self._total.newest) or meta
+        self.snapshot = self.snapshot.with_meta(meta)
 
     def _replace(self, changes: list[tuple[str, TaskState, TaskState, set[int]]]) -> None:
         """Put what tasks have learned, in some arms, in the place of what they taught before."""
