@@ -216,7 +216,7 @@ class LatentBase(MetaBase[S, D]):
         """With a new anchor, once the rewards have doubled; up to the first that are not few, with
         each."""
         rewards, last = self.total.high.item(-1), self.anchor.rewards
-        if rewards == last or (FEW_REWARDS <= min(rewards, last) and rewards < 2 * last):
+        if rewards == last or (min(rewards, last) >= FEW_REWARDS and rewards < 2 * last):
             return self
         return self._anchored(rewards)
 
