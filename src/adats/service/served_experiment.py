@@ -7,7 +7,7 @@ what was there at the last commit. So a log says in which order to play it again
 
 import hashlib
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import lru_cache, partial
 from itertools import islice
 from typing import Any, cast
 
@@ -25,7 +25,7 @@ from adats.service.group import Group
 from adats.service.messages import DecisionRequest
 from adats.service.past import Past
 from adats.service.snapshot import LearnedTask, Snapshot, other_fields
-from adats.service.spec import ExperimentSpec
+from adats.service.spec import KEPT, ExperimentSpec, parse
 from adats.service.stores.interface import (
     DecisionRow,
     ExperimentRow,
@@ -51,7 +51,7 @@ class ServedExperiment:
         self.past: Past | None = None  # what there was before each fold, if it is kept
         self._commit = OpenCommit()
         self.changes = msgspec.json.decode(row.arms, type=list[Change])
-        self.snapshot = Snapshot.first(spec)
+        self.snapshot = _first(row.spec)
         for change in self.changes:
             self.snapshot = self.snapshot.changed(change)
         self.task_cache = TaskCache(
@@ -368,6 +368,12 @@ class ServedExperiment:
             group.add_belief(beliefs.belief_row(snapshot, row))
         group.put_experiment(row)
         self.stored = row._replace(total=None)
+
+
+@lru_cache(maxsize=KEPT)
+def _first(spec: str) -> Snapshot:
+    """Whoever reads an experiment does not build its prior again."""
+    return Snapshot.first(parse(spec))
 
 
 def generator_state(key: bytes, decision_id: str) -> Any:
