@@ -12,6 +12,7 @@ class ServedModel(NamedTuple):
     features: bool = False  # whether arms are rows of features
     sets: bool = False  # whether an action is a set of arms
     default: str | None = None  # the rewards of its default prior; None: it has none
+    rates: bool = False  # whether rewards are 0 and 1
     newest: Literal[1, 2] = 1  # version of its default prior
 
 
@@ -20,7 +21,12 @@ MODELS: dict[str, ServedModel] = {
     "gaussian": ServedModel("gaussian", SCALES, default="number"),
     "linear": ServedModel("linear", frozenset({"mean", "cov", "task_cov"}), features=True),
     "binary": ServedModel(
-        "binary", frozenset({"weights", "alpha", "beta"}), noise=False, default="binary", newest=2
+        "binary",
+        frozenset({"weights", "alpha", "beta"}),
+        noise=False,
+        default="binary",
+        newest=2,
+        rates=True,
     ),
     "count": ServedModel(
         "count", frozenset({"weights", "shape", "rate"}), noise=False, default="count", newest=2
