@@ -12,6 +12,7 @@ class ServedModel(NamedTuple):
     noise: bool = True  # whether it is given beside them
     features: bool = False  # whether arms are rows of features
     sets: bool = False  # whether an action is a set of arms
+    rates: bool = False  # whether rewards are 0 and 1
     newest: Literal[1, 2] = 1  # version of its default prior
 
 
@@ -22,7 +23,12 @@ MODELS: dict[str, ServedModel] = {
         "linear", frozenset({"mean", "cov", "task_cov"}), "number", features=True
     ),
     "binary": ServedModel(
-        "binary", frozenset({"weights", "alpha", "beta"}), "binary", noise=False, newest=2
+        "binary",
+        frozenset({"weights", "alpha", "beta"}),
+        "binary",
+        noise=False,
+        newest=2,
+        rates=True,
     ),
     "count": ServedModel(
         "count", frozenset({"weights", "shape", "rate"}), "count", noise=False, newest=2
