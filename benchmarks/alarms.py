@@ -31,7 +31,7 @@ def played(rng: Rng, wrong: str) -> Played:
     """Clicks at some 12 %: days, weeks, tasks and arms differ, and Thompson sampling learns, of all
     tasks together, of each alone, or in between. In half of the runs tasks come and go.
 
-    From day CHANGE on the log-odds of all are 0.5 lower (`wrong` all), or 0.8 those of the best arm,
+    From day CHANGE on the log-odds of all are 0.5 lower (`wrong` all), or 0.8 of the best arm,
     or all arms are alike.
     """
     tasks = TASKS + int(rng.integers(2)) * LATER
