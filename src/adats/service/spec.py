@@ -301,8 +301,11 @@ def check(spec: ExperimentSpec) -> None:
         check_new_name(f"attributes.{name}", name)
         if len(set(kind)) < len(kind) and kind != NUMBER:
             raise Invalid(f"attributes.{name}", "a name is there twice")
-    if spec.attributes and spec.prior.file is None and not MODELS[spec.model].features:
-        raise Invalid("attributes", "these need a linear model, or a prior file that has them")
+    if spec.attributes and spec.prior.file is None:
+        served = MODELS[spec.model]
+        if served.sets or (spec.prior.given is not None and not served.noise):
+            instead = "a prior file" if served.sets else "the default prior, or a prior file"
+            raise Invalid("attributes", f"a {spec.model} model has these by {instead}")
     for name in spec.metrics:
         check_new_name(f"metrics.{name}", name)
     if spec.size is not None and spec.holdout is not None and spec.holdout.to == "uniform":

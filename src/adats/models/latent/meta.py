@@ -385,7 +385,7 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         """
         rest = np.delete(np.delete(self.meta_cov, arm, axis=1), arm, axis=2)
         others = np.delete(self.meta_cov[:, arm], arm, axis=1)
-        by_others = np.einsum("ci,cij,cj->c", others, np.linalg.pinv(rest, hermitian=True), others)
+        by_others = np.einsum("ci,cij,cj->c", others, linalg.pseudo_inverses(rest), others)
         most = np.maximum(others.max(axis=1, initial=0.0), by_others)
         common: FloatArray = np.minimum(most, self.meta_cov[:, arm, arm])
         return common
