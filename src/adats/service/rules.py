@@ -72,10 +72,10 @@ def receive(
         if figures is not None and decision.metrics is not None:
             sums = {n: v + figures.get(n, 0.0) for n, v in decision.metrics.items()}
             figures = figures | sums
-    told = {"received": received, "reward": amount, "metrics": figures}
+    new = decision._replace(received=received, reward=amount, metrics=figures)
     if spec.apply == "at_window_end" and not late:
-        return RewardOutcome("held", decision._replace(**told))
-    return RewardOutcome("counted", decision._replace(**told, counted=amount, due=None))
+        return RewardOutcome("held", new)
+    return RewardOutcome("counted", new._replace(counted=amount, due=None))
 
 
 def settle(decision: DecisionRow, spec: ExperimentSpec, version: int, place: int) -> DecisionRow:
