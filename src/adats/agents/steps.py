@@ -13,10 +13,9 @@ from adats.agents.arms import Arms, feature_rows
 from adats.agents.choice import Action, Choice, Holdout, Rule, choose
 from adats.agents.exploration import Explorer, newest_action
 from adats.agents.oracles import BestArm, BestRow, CheckedOracle, Oracle
-from adats.agents.pending import with_pulls, without_pulls
 from adats.agents.policies import Policy, Scene, policy_of
 from adats.agents.prior_source import PriorSource
-from adats.agents.task_state import TaskState
+from adats.agents.task_state import TaskState, with_pulls, without_pulls
 from adats.models.core import checks
 from adats.models.core.frozen import fill
 from adats.models.core.names import arm_names

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adats.models.core import files
-from adats.models.core.types import Design, FloatArray, MetaBelief, Task
+from adats.models.core.types import Design, FloatArray, IntArray, MetaBelief, Task
 
 
 class TaskState(NamedTuple):
@@ -39,6 +39,36 @@ class DictBook(dict[Task, TaskState]):
         """Tasks that had better be digested anew, the oldest digests first."""
         stale = [(task, state.stats) for task, state in self.items() if meta.is_stale(state.stats)]
         return [task for task, _ in sorted(stale, key=lambda one: meta.generation_of(one[1]) or 0)]
+
+
+# pulls that have no reward yet: counts of arms, or the Gram matrix of a linear model
+
+
+def with_pulls(
+    pending: FloatArray | None, rows: FloatArray | None, action: int | IntArray, arms: int
+) -> FloatArray:
+    """The pending pulls and these; `rows` are the features of a linear model."""
+    if rows is None:
+        more = np.zeros(arms)
+        more[action] = 1.0
+    else:
+        pulled = np.atleast_2d(rows[action])
+        more = pulled.T @ pulled
+    return more if pending is None else pending + more
+
+
+def without_pulls(pending: FloatArray, pulled: Any) -> FloatArray:
+    """The pending pulls without these; `pulled` is what the statistics took."""
+    if pending.ndim == 2:
+        rows = np.atleast_2d(pulled)
+        left: FloatArray = pending - rows.T @ rows
+        return left
+    left = pending.copy()
+    left[pulled] -= 1.0
+    return np.maximum(left, 0.0)
+
+
+# files
 
 
 def pack_states(states: Iterable[TaskState]) -> dict[str, Any]:

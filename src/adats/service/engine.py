@@ -20,7 +20,6 @@ from adats.models.core.types import Arm
 from adats.service import answers, rules
 from adats.service.arm_changes import Change
 from adats.service.errors import Conflict, DamagedStore, Invalid, NotFound, Refusal, refusal
-from adats.service.fallbacks import instead
 from adats.service.field_types import CONTROL, MOST_ARMS, check_new_name
 from adats.service.group import Group
 from adats.service.messages import (
@@ -322,7 +321,7 @@ class Engine:
                 return _decision_result(known)
         if served.status != RUNNING:
             paused = Conflict(f"experiment {name!r} is {served.status}")
-            found = instead(paused, served.spec.control, request)
+            found = answers.instead(paused, served.spec.control, request)
             if isinstance(found, RefusedDecision):
                 raise paused
             return found

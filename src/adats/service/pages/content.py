@@ -82,7 +82,7 @@ def experiment_content(view: ReadView, row: ExperimentRow, now: float) -> Experi
         row=row,
         spec=spec,
         arms=[str(name) for name in answers.names_of(served)],
-        report=reports.report(view, row, now),
+        report=reports.report_of(view, row, served.snapshot, counts, now),
         periods=periods,
         lifts=[] if spec.holdout is None else _lifts(periods, served.snapshot),
         beliefs=_beliefs(view.beliefs(row.id)),
