@@ -173,12 +173,13 @@ class PatientClient(Client):
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
+        self.patience = 15  # seconds without an answer
         self.unavailable = 0
 
     def load(self, url, stop):
         while not stop.is_set():
             try:
-                with Connection(url, timeout=15) as connection:
+                with Connection(url, timeout=self.patience) as connection:
                     while not stop.is_set():
                         act = self._rng.choices((self._ask, self._tell, self._again), (5, 5, 1))[0]
                         act(connection)

@@ -6,7 +6,7 @@ from typing import NamedTuple, Self, cast
 import numpy as np
 from scipy.linalg import blas, lapack
 
-from adats.models.core.types import FloatArray
+from adats.models.core.types import FloatArray, IntArray
 
 NARROWEST, FARTHEST = 1e-6, 1e6  # variance and mean of a prior that is given as a precision
 
@@ -190,6 +190,15 @@ def times(matrices: FloatArray, vectors: FloatArray) -> FloatArray:
     """A matrix times a vector, of each of a stack."""
     product: FloatArray = np.matmul(matrices, vectors[..., None])[..., 0]
     return product
+
+
+def drawn(means: FloatArray, factors: FloatArray, which: IntArray, z: FloatArray) -> FloatArray:
+    """m + F z for each row of z, with the mean and the factor of which it is."""
+    found: FloatArray = means[which]
+    for j in np.unique(which).tolist():  # a copy of a factor for each row would take much memory
+        some = which == j
+        found[some] += z[some] @ factors[j].T
+    return found
 
 
 def solved(matrices: FloatArray, sides: FloatArray) -> FloatArray:

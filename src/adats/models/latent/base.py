@@ -212,9 +212,10 @@ class LatentBase(MetaBase[S, D]):
         return int(values[0]), values[1:]
 
     def renewed(self) -> Self:
-        """With a new anchor, once the rewards have doubled; while they are few, with each."""
+        """With a new anchor, once the rewards have doubled; up to the first that are not few, with
+        each."""
         rewards, last = self.total.high.item(-1), self.anchor.rewards
-        if rewards == last or FEW_REWARDS <= rewards < 2 * last:
+        if rewards == last or (min(rewards, last) >= FEW_REWARDS and rewards < 2 * last):
             return self
         return self._anchored(rewards)
 
@@ -249,6 +250,13 @@ class LatentBase(MetaBase[S, D]):
     @property
     def generation(self) -> int:
         return self.anchor.number
+
+    def at_generation(self, number: int) -> Self | None:
+        """While rewards are few, no site is found under the anchor, so that any will do."""
+        if not self.has_few_rewards:
+            return None
+        anchor = self.anchor._replace(number=number, rewards=self.total.high.item(-1))
+        return evolve(self, anchor=anchor)
 
     def is_stale(self, stats: Any) -> bool:
         """Whether its sites were found under an older anchor."""

@@ -260,10 +260,7 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         halves = self.mu.halves()
         means = self.mu.means(halves)
         z = rng.standard_normal((tasks, means.shape[-1]))
-        mu = np.empty(z.shape)
-        for j in np.unique(which).tolist():
-            some = which == j
-            mu[some] = means[j] + z[some] @ halves[j]
+        mu = linalg.drawn(means, np.swapaxes(halves, -1, -2), which, z)
         if self.design is not None:
             mu = mu @ self.design.T
         sites = digests.sites[:, np.arange(tasks), which]
