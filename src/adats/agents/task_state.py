@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adats.models.core import files
-from adats.models.core.types import Design, FloatArray, IntArray, MetaBelief, Task
+from adats.models.core.types import Design, Digest, FloatArray, IntArray, MetaBelief, Stats, Task
 
 
 class TaskState(NamedTuple):
     """All that is kept of one task."""
 
-    stats: Any
-    digest: Any = None  # the statistics worked out; freed when the task is finished
+    stats: Stats
+    digest: Digest[Any] | None = None  # the statistics worked out; freed when the task is finished
     design: Design = None
     mu: FloatArray | None = None  # MetaTS's draw
     asked: FloatArray | None = None  # pulls that forced exploration asked for; None: it is over
@@ -22,11 +22,12 @@ class TaskState(NamedTuple):
     rounds: int = 0
     pending: FloatArray | None = None
 
-    def digested(self, meta: MetaBelief) -> Any:
+    def digested(self, meta: MetaBelief) -> Digest[Any]:
         """The statistics worked out: now, if they are not yet."""
         if self.digest is not None:
             return self.digest
-        return meta.digest(self.stats, design=self.design)
+        digest: Digest[Any] = meta.digest(self.stats, design=self.design)
+        return digest
 
 
 class DictBook(dict[Task, TaskState]):

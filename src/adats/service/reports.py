@@ -16,7 +16,7 @@ from adats.service.evaluation.lift import RewardMoments, Sides
 from adats.service.messages import ArmStanding, Lift, LiftEstimate, LiftInterval, Report, Stop
 from adats.service.served_experiment import ServedExperiment
 from adats.service.snapshot import Snapshot
-from adats.service.spec import ExperimentSpec, parse
+from adats.service.spec import ExperimentSpec
 from adats.service.stores.interface import Bucket, Counts, ExperimentRow, ReadView
 
 NONE = Counts()
@@ -25,7 +25,7 @@ _Sums = dict[tuple[str, int], Counts]  # by metric (none: the reward) and held o
 
 def report(view: ReadView, row: ExperimentRow, now: float) -> Report:
     """How an experiment does."""
-    snapshot = ServedExperiment(parse(row.spec), row, view).snapshot
+    snapshot = ServedExperiment(row, view).snapshot
     return report_of(view, row, snapshot, view.counts(row.id), now)
 
 

@@ -55,7 +55,7 @@ def fixed_policy(
 
 def play_task(
     job: "Job", policy: Policy, meta: MetaBelief, later: int, loop: Loop | None, given: Given
-) -> Any:
+) -> Stats:
     """One task by a policy that depends on what was learned, or for which there is no loop.
 
     Later tasks have `later` rounds.

@@ -474,7 +474,7 @@ def _experiment(view: ReadView, request: Request) -> ExperimentRow:
 
 
 def _at_work(view: ReadView, row: ExperimentRow) -> ServedExperiment:
-    return ServedExperiment(parse(row.spec), row, view)
+    return ServedExperiment(row, view)
 
 
 def _control(view: ReadView, tenant: str, name: str) -> Action | None:

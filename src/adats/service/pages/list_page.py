@@ -6,7 +6,6 @@ from adats.service import reports
 from adats.service.pages.content import decisions_a_day
 from adats.service.pages.html import escape, experiment_url, table
 from adats.service.served_experiment import ServedExperiment
-from adats.service.spec import parse
 from adats.service.stores.interface import ExperimentRow, ReadView
 
 AT_ONCE = 50  # experiments on a page
@@ -33,7 +32,7 @@ def list_body(view: ReadView, tenant: str, now: float, after: str) -> str:
 
 
 def _cells(view: ReadView, row: ExperimentRow, now: float) -> tuple[str, str, str]:
-    snapshot = ServedExperiment(parse(row.spec), row, view).snapshot
+    snapshot = ServedExperiment(row, view).snapshot
     counts = view.counts(row.id)
     report = reports.report_of(view, row, snapshot, counts, now)
     a_day = decisions_a_day(counts, now, several=snapshot.spec.size is not None)
