@@ -11,7 +11,7 @@ from adats.cli import common
 from adats.models.prior_files import load_prior
 from adats.simulation.problems import PriorProblem
 from adats.simulation.problems.linear import unit_sphere
-from adats.simulation.tuning import LEAST_RUNS, SAMPLED, tune
+from adats.simulation.tuning import LEAST_RUNS, SAMPLED, SECONDS, tune
 
 
 def tune_command(
@@ -23,8 +23,11 @@ def tune_command(
         int, typer.Option(help="Of a linear prior: arms, drawn evenly from the unit sphere.")
     ] = 10,
     runs: Annotated[int, typer.Option(help="Of the last candidates.")] = LEAST_RUNS,
+    seconds: Annotated[
+        float, typer.Option(help="It ends then, with the runs that there are.")
+    ] = SECONDS,
     seed: common.Seed = 1,
-    workers: Annotated[int, typer.Option(help="Processes.")] = 1,
+    workers: common.Workers = 1,
     json_to: common.Json = None,
 ) -> None:
     """Find the width and the look-ahead of the far-sighted index by simulation."""
@@ -33,7 +36,8 @@ def tune_command(
     rng = np.random.default_rng(seed)
     features = unit_sphere(rng, arms, meta.n_features) if meta.n_features else None
     problem = PriorProblem(meta, features)
-    options: dict[str, Any] = {"tasks": tasks, "rounds": rounds, "seed": seed, "runs": runs}
+    options: dict[str, Any] = {"tasks": tasks, "rounds": rounds, "seed": seed}
+    options |= {"runs": runs, "seconds": seconds}
     with common.stage_bar("tuning") as show:
         found = tune(problem, **options, workers=workers, progress=show)
     rows = [
@@ -43,6 +47,7 @@ def tune_command(
             "regret": one.regret,
             "se": one.se,
             "one run in a hundred loses more than": one.tail,
+            "runs": one.runs,
             "chosen": one.policy == found.policy,
         }
         for one in found.candidates
