@@ -77,3 +77,17 @@ def test_no_test_file_imports_another():
         if module.split(".")[-1].startswith("test_")
     ]
     assert imported == []
+
+
+def test_only_linalg_factorises_what_models_believe():
+    """`checks.py` looks whether what is given can be a covariance."""
+    free = {"core/linalg.py", "core/checks.py"}
+    found = [
+        f"{path}: {ast.unparse(node)}"
+        for path, tree in parsed(SOURCE / "models", "*.py")
+        if str(path) not in free
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.Attribute) and ast.unparse(node).startswith("np.linalg."))
+        or (isinstance(node, ast.ImportFrom) and node.module == "scipy.linalg")
+    ]
+    assert found == []

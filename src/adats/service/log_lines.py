@@ -6,25 +6,22 @@ import time
 from typing import Literal
 
 LogKind = Literal["text", "json"]
-AT_ONCE = 10  # lines about trouble, after a time without; then one a second
 
 
 class OneASecond(logging.Filter):
-    """Of warnings and errors some at once, so that all kinds of trouble are said, and then at most
-    one a second; the next says how many were left out."""
+    """Of warnings and errors at most one a second; the next says how many were left out."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._paid_until, self._left_out = 0.0, 0
+        self._next, self._left_out = 0.0, 0
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno < logging.WARNING:
             return True
-        paid_until = max(self._paid_until, record.created - AT_ONCE) + 1.0
-        if paid_until > record.created:
+        if self._next - 1.0 <= record.created < self._next:  # a clock may be put back
             self._left_out += 1
             return False
-        self._paid_until = paid_until
+        self._next = record.created + 1.0
         if self._left_out:
             record.msg = f"{record.getMessage()} ({self._left_out} lines left out before)"
             record.args, self._left_out = None, 0

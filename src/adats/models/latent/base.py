@@ -7,7 +7,6 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import block_diag
 from scipy.special import logsumexp
 
 from adats.models.core import checks, linalg
@@ -213,9 +212,10 @@ class LatentBase(MetaBase[S, D]):
         return int(values[0]), values[1:]
 
     def renewed(self) -> Self:
-        """With a new anchor, once the rewards have doubled; while they are few, with each."""
+        """With a new anchor, once the rewards have doubled; up to the first that are not few, with
+        each."""
         rewards, last = self.total.high.item(-1), self.anchor.rewards
-        if rewards == last or FEW_REWARDS <= rewards < 2 * last:
+        if rewards == last or (min(rewards, last) >= FEW_REWARDS and rewards < 2 * last):
             return self
         return self._anchored(rewards)
 
@@ -250,6 +250,13 @@ class LatentBase(MetaBase[S, D]):
     @property
     def generation(self) -> int:
         return self.anchor.number
+
+    def at_generation(self, number: int) -> Self | None:
+        """While rewards are few, no site is found under the anchor, so that any will do."""
+        if not self.has_few_rewards:
+            return None
+        anchor = self.anchor._replace(number=number, rewards=self.total.high.item(-1))
+        return evolve(self, anchor=anchor)
 
     def is_stale(self, stats: Any) -> bool:
         """Whether its sites were found under an older anchor."""
@@ -324,7 +331,8 @@ class LatentBase(MetaBase[S, D]):
 
 def framed(terms: FloatArray, phi: FloatArray) -> FloatArray:
     """What is said of (Φmu, 1) as what that says of (mu, 1)."""
-    frame = block_diag(phi, np.ones((1, 1)))
+    frame = np.zeros((len(phi) + 1, phi.shape[1] + 1))
+    frame[:-1, :-1], frame[-1, -1] = phi, 1.0
     found: FloatArray = np.matmul(frame.T, np.matmul(terms, frame))
     return found
 
