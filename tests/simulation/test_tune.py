@@ -127,7 +127,7 @@ def test_tuning_ends_when_its_time_is_over(widths, monkeypatch):
     problem = GaussianProblem(3)
     found = tune(problem, tasks=5, rounds=60, seed=1, runs=2000, seconds=1e-9)
     assert [one.runs for one in found.candidates[:2]] == [100, 100]
-    assert {one.runs for one in found.candidates[2:]} <= {10}
+    assert {one.runs for one in found.candidates[2:]} <= {20}
     assert found == tune(problem, tasks=5, rounds=60, seed=1, runs=2000, seconds=1e-9)
     with pytest.raises(ValueError, match="seconds must be positive"):
         tune(problem, tasks=5, rounds=60, seed=1, runs=2000, seconds=0.0)

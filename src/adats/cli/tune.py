@@ -1,5 +1,6 @@
 """`adats tune`: the far-sighted index for a prior, a number of tasks and their length."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,7 +28,7 @@ def tune_command(
         float, typer.Option(help="It ends then, with the runs that there are.")
     ] = SECONDS,
     seed: common.Seed = 1,
-    workers: common.Workers = 1,
+    workers: Annotated[int | None, typer.Option(help="Processes; all cores by default.")] = None,
     json_to: common.Json = None,
 ) -> None:
     """Find the width and the look-ahead of the far-sighted index by simulation."""
@@ -39,7 +40,7 @@ def tune_command(
     options: dict[str, Any] = {"tasks": tasks, "rounds": rounds, "seed": seed}
     options |= {"runs": runs, "seconds": seconds}
     with common.stage_bar("tuning") as show:
-        found = tune(problem, **options, workers=workers, progress=show)
+        found = tune(problem, **options, workers=workers or os.cpu_count() or 1, progress=show)
     rows = [
         {
             "policy": SAMPLED if not vars(one.policy) else "far",

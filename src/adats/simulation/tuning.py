@@ -18,8 +18,9 @@ WIDTHS = (0.9, 1.0, 1.1, 1.2, 1.35)
 AHEAD = (0.1, 0.2, 0.4, 1.0)
 TAIL = 0.99  # of runs: what the rest exceeds is compared
 LEAST_RUNS = 10_000  # for that: a hundred of them are beyond it
-STAGES = ((100, 8), (25, 4))  # of so many runs one is played, and so many candidates go on
-TAILS = 10  # of so many runs one, for tails of those that are left
+STAGES = ((50, 8), (25, 4))  # of so many runs one is played, and so many candidates go on
+TAILS = 5  # of so many runs one, for tails of those that are left
+NEARLY = 1.1  # times the tail of Thompson sampling: it may be chance where runs are few
 SHARES = (0.1, 0.25, 0.5, 1.0)  # of the time, when each stage has to end
 BLOCKS = 20  # of runs in a stage: it can end after each
 SECONDS = 60.0
@@ -97,7 +98,7 @@ def tune(
         best = [one.policy for one in ranked[:left]]
     careful = () if CAREFUL in best else (CAREFUL,)
     sampled, *second = play([Thompson(), *best, *careful], runs // TAILS, 3)
-    second.sort(key=lambda one: (one.tail > sampled.tail, one.regret))
+    second.sort(key=lambda one: (one.tail > NEARLY * sampled.tail, one.regret))
     first, *table = play([Thompson(), second[0].policy], runs, 4)
     safe = [one for one in table if one.tail <= first.tail]
     for one in second[1:]:
