@@ -1,6 +1,6 @@
 """How often the verdict of a fit is right, on simulated logs of many shapes: docs/math/verdict.md.
 
-python -m benchmarks.verdict [part of a shape's name] [--logs 0.1] [--out folder]
+python -m benchmarks.verdict [part of a shape's name] [--logs 0.1] [--out folder] [--least]
 """
 
 import os
@@ -17,12 +17,12 @@ from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, ndtr
 
 from adats.learning.effects import Prior, Rewards, TaskCounts, counted, linearised, pooled
 from adats.learning.rehearsal import believed, play
-from adats.learning.savings import LEAST, Z90, fits
-from adats.learning.verdict import Early, verdict
+from adats.learning.savings import LEAST, Z90, Saving, fits
+from adats.learning.verdict import SURE, Early, verdict
 from adats.models.core.types import FloatArray, Rng
 
 
@@ -126,7 +126,7 @@ def _sampled(
 
 
 def truth(shape: Shape, counts: TaskCounts, rng: Rng) -> list[tuple[float, float]]:
-    """What sharing by the fit of this log saves in new tasks, over alone and over pooled."""
+    """What is left in new tasks of the regret of alone and of pooled, by the fit of this log."""
     size = max(40_000 // shape.arms, 4000)
     theta, plan = shape.draw(rng, size)
     rows = counts._replace(pulls=plan, sums=plan, lengths=np.maximum(plan.sum(axis=1), 1.0))
@@ -139,8 +139,44 @@ def truth(shape: Shape, counts: TaskCounts, rng: Rng) -> list[tuple[float, float
         unit = max(lost[i].mean(), LEAST * lost[3 - i].mean())
         part = float((lost[i] - lost[0]).mean() / unit)
         rest = lost[i] - lost[0] - part * lost[i]
-        found.append((part, float(rest.std() / unit / math.sqrt(size))))
+        found.append((1 - part, float(rest.std() / unit / math.sqrt(size))))
     return found
+
+
+def least_error(shape: Shape) -> tuple[FloatArray, FloatArray]:
+    """Savings over alone and pooled, and the least error that an unbiased estimate can have.
+
+    The Cramér–Rao bound: the slopes of a saving by a and σ_0 (differences, the same random numbers)
+    and the information of such a log about them. Numbers with noise 1, equal pulls.
+    """
+    size, arms, a = 20_000, shape.arms, shape.effects()
+    rng = np.random.default_rng(3)
+    z, level = rng.standard_normal((size, arms)), shape.level * rng.standard_normal((size, 1))
+    one = np.ones((size, arms))
+    like = TaskCounts(one, one, "gaussian", 1.0, np.full(size, 1.0 * shape.pulls * arms))
+    cov = (shape.own**2 + 1 / shape.pulls) * np.eye(arms) + shape.level**2  # of a task's means
+    share = Prior(a, shape.own**2 + cov.diagonal() / shape.tasks, shape.level**2)
+    alone = Prior(0 * a, np.full(arms, shape.own**2 + shape.level**2 + a.var()))
+    priors = (share, alone, Prior(a, np.full(arms, 1 / (shape.pulls * shape.tasks))))
+
+    def saved(a: FloatArray, own: float) -> FloatArray:
+        theta = a + own * z + level
+        games = play(priors, theta, one > 0, like, np.random.default_rng(9))
+        lost = [(theta.max(axis=1, keepdims=True) - theta) * game.pulls for game in games]
+        ours, *rivals = (float(each.sum()) for each in lost)
+        return np.array([1 - ours / max(r, LEAST * max(rivals)) for r in rivals])
+
+    by_a = np.array(
+        [saved(a + e, shape.own) - saved(a - e, shape.own) for e in 0.03 * np.eye(arms)]
+    )
+    by_own = (saved(a, 1.05 * shape.own) - saved(a, 0.95 * shape.own)) / (0.1 * shape.own)
+    inverse = np.linalg.inv(cov)
+    parts = inverse, inverse.sum(axis=1, keepdims=True) * np.ones(arms)  # by σ_0² and τ²
+    known = 2 if shape.level else 1
+    info = np.array([[0.5 * np.sum(p * q.T) for q in parts] for p in parts])[:known, :known]
+    of_own = np.linalg.inv(info)[0, 0] / (4 * shape.own**2)
+    variance = np.einsum("ki,kl,li->i", by_a / 0.06, cov, by_a / 0.06) + by_own**2 * of_own
+    return saved(a, shape.own), np.sqrt(variance / shape.tasks)
 
 
 SHAPES: dict[str, tuple[int, int, Shape]] = {  # logs, of these with a truth of their own, shape
@@ -199,6 +235,8 @@ SHAPES: dict[str, tuple[int, int, Shape]] = {  # logs, of these with a truth of 
         20, 0, Shape(300, 4, 25, names=0.2, logger="alone", early=False)),
     "random pulls by name, not adaptive": (
         30, 0, Shape(300, 4, 25, names=0.2, design="uneven lengths")),
+    "power: 500 tasks, 20 arms, 10 % over pooled": (30, 10, Shape(500, 20, 15, names=0.2)),
+    "power: 100 tasks, 30 % over pooled": (40, 10, Shape(100, 8, 55, names=0.3)),
 }  # fmt: skip
 
 
@@ -232,10 +270,11 @@ def line(result: dict[str, Any]) -> str:
     for i, who in enumerate(("alone", "pooled")) if known else ():
         est = np.array([row["saved"][i] for row in known])
         true = np.array([row["truth"][i] for row in known])
-        gap, left = est[:, 0] - true[:, 0], np.maximum(1 - est[:, 0], 1e-9)
+        part, known_part = (np.array([Saving(*one).part for one in x]) for x in (est, true))
+        gap, left = part - known_part, np.maximum(est[:, 0], 1e-9)
         wide = np.hypot(est[:, 1], true[:, 1]) / left  # the truth is simulated too
-        off = np.log(np.maximum(1 - true[:, 0], 1e-9) / left)
-        text += f" | {who}: true {true[:, 0].mean():+.3f}"
+        off = np.log(np.maximum(true[:, 0], 1e-9) / left)
+        text += f" | {who}: true {known_part.mean():+.3f}"
         if len(known) > 20:
             text += f" bias {gap.mean():+.3f} sd {gap.std():.3f} error {est[:, 1].mean():.3f}"
             text += f" covered {(np.abs(off) < Z90 * wide).mean():.3f}"
@@ -251,9 +290,15 @@ def main() -> None:
     parser.add_argument("part", nargs="?", default="", help="of the name of a shape")
     parser.add_argument("--logs", type=float, default=1.0, help="part of the logs")
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--least", action="store_true", help="the least error of any estimate")
     given = parser.parse_args()
     for name in SHAPES:
-        if given.part in name:
+        if given.part in name and given.least:
+            true, error = least_error(SHAPES[name][2])
+            power = ndtr(true / error - SURE)
+            within = 2 * ndtr(0.05 / error) - 1
+            print(f"{name:46s}", *(x.round(3) for x in (true, error, power, within)), flush=True)
+        elif given.part in name:
             result = study(name, given.logs)
             print(line(result), flush=True)
             if given.out:

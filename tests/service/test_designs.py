@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from adats import AdaTS, LatentMeta, LinearMeta
+from adats import AdaTS, LatentMeta, LinearMeta, default_prior
 from adats.models.prior_files import prior_to_dict
 from adats.service.audit import check_store
 from adats.service.designs import design_of
@@ -140,6 +140,86 @@ def test_a_prior_file_of_clicks_brings_attributes(url, tmp_path):
     assert {d["action"] for d in made} <= {"a", "b"}
 
 
+PLAIN = {
+    "model": "gaussian",
+    "noise": 0.7,
+    "prior": {"given": {"mean": [1.0, 2.0], "scale": 0.8, "task_scale": [0.3, 0.4]}},
+}
+BY_DEFAULT = {"model": "binary", "prior": {"default": {}}}
+ARMS = ("calm", "loud")
+
+
+def given_figures():
+    return LinearMeta(
+        [1.0, 2.0, *[0.0] * 6],
+        0.64,
+        task_cov=np.diag([0.09, 0.16]),
+        noise=0.7,
+        design=np.eye(2, 8),
+        arms=ARMS,
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "prior", "reward"),
+    [
+        (PLAIN, given_figures, 0.8),
+        (BY_DEFAULT, lambda: default_prior(arms=ARMS, rewards="binary", attributes=3), 1),
+        (
+            {"model": "gaussian", "prior": {"default": {"scale": 2.0, "typical": 1.0}}},
+            lambda: default_prior(arms=ARMS, rewards="number", scale=2, typical=1, attributes=3),
+            0.8,
+        ),
+        (
+            {"model": "linear", "dim": 2, "features": [[1, 0], [0, 1]],
+             "prior": {"default": {"scale": 2.0}}},
+            lambda: default_prior(dim=2, rewards="number", scale=2.0, attributes=3),
+            0.8,
+        ),
+    ],
+)  # fmt: skip
+def test_attributes_need_no_linear_prior_in_figures(url, tmp_path, spec, prior, reward):
+    """Plain figures and default priors have them too, with named arms."""
+    more = {"arms": list(ARMS), "attributes": DECLARED, "seed": 5}
+    asks = [decide(f"t{i % 4}", i, attributes=PEOPLE[i % 4]) for i in range(8)]
+    made = play(url, spec | more, asks, reward)
+    features = np.eye(2) if spec["model"] == "linear" else None
+    agent = AdaTS(prior(), arms=ARMS, features=features, seed=1)
+    for i, decision in enumerate(made):
+        design = design_of(DECLARED, PEOPLE[i % 4], 2)
+        agent.tell(task=f"t{i % 4}", action=decision["action"], reward=reward, design=design)
+    check_beliefs(url, agent, tmp_path, 0.05 if spec is BY_DEFAULT else 1e-9)
+    added = ("POST", AT + "/arms", {"arm": "new", "like": "calm"})
+    assert talk(url, [added])[0][0] == 422
+    assert talk(url, [("GET", AT)])[0][1]["arms"] == list(ARMS)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("rewards", ["binary", "number"])
+def test_what_is_known_of_a_task_is_worth_having(rewards):
+    """New tasks, of which a number says what is best: the first decision of each is better than by
+    a prior without attributes."""
+    rng, scale = np.random.default_rng(8), None if rewards == "binary" else 1.0
+    agents = [
+        AdaTS(default_prior(arms=ARMS, rewards=rewards, scale=scale, attributes=n), seed=2)
+        for n in (0, 1)
+    ]
+    good = np.zeros((2, 120))
+    for task in range(120):
+        z = rng.choice([-1.0, 1.0])
+        for agent, right in zip(agents, good, strict=True):
+            design = np.kron([1.0, z], np.eye(2)) if agent.meta.has_design else None
+            for turn in range(3):
+                decision = agent.ask(str(task), design=design)
+                best = (decision.action == "loud") == (z > 0)
+                right[task] += best * (turn == 0)
+                mean = 0.7 if best else 0.3
+                reward = float(rng.random() < mean) if scale is None else rng.normal(mean, 0.3)
+                agent.tell(decision, reward=reward)
+    gain = (good[1] - good[0])[40:]
+    assert gain.mean() > 2.33 * gain.std() / np.sqrt(gain.size)
+
+
 BAD = [
     ({"attributes": {"country": "es", "age": 1.0}}, "attributes.country", "one of de, fr, it"),
     ({"attributes": {"country": "de"}}, "attributes.age", "missing"),
@@ -200,10 +280,22 @@ def test_a_declaration_that_cannot_be_is_refused(tmp_path, more, field):
 
 def test_a_declaration_needs_a_prior_that_has_it(tmp_path):
     file = prior_to_dict(LatentMeta(np.zeros(2), 1.0, task_scale=0.5, arms=("a", "b")))
-    some = {"attributes": {"age": "number"}}
-    calls = [
-        ("PUT", AT, {"model": "binary", "prior": {"file": file}} | some),
-        ("PUT", AT, {"model": "binary", "arms": ["a", "b"], "prior": {"default": {}}} | some),
+    two = {"arms": ["a", "b"], "attributes": {"age": "number"}}
+    clicks = {"given": {"weights": [1.0], "alpha": [1.0], "beta": [1.0]}}
+    uneven = {"model": "gaussian", "prior": PLAIN["prior"], "noise": [1.0, 2.0]}
+    refused = [
+        ({"model": "binary", "prior": {"file": file}} | two, "attributes"),
+        ({"model": "binary", "prior": clicks} | two, "attributes"),
+        ({"model": "binary", "prior": {"default": {"version": 1}}} | two, "prior.default.version"),
+        (
+            {"model": "semi-bandit", "size": 1, "prior": {"default": {"scale": 1}}} | two,
+            "attributes",
+        ),
+        (uneven | two, "noise"),
+        (BY_DEFAULT | two | {"arms": [f"arm {i}" for i in range(65)]}, "attributes"),
+        (LINEAR | {"attributes": {"country": [f"c{i}" for i in range(65)]}}, "attributes"),
     ]
-    for status, answer in talk(tmp_path / "x.db", calls):
-        assert (status, answer["field"]) == (422, "attributes")
+    answers = talk(tmp_path / "x.db", [("PUT", AT, spec) for spec, _ in refused])
+    assert [(code, answer.get("field")) for code, answer in answers] == [
+        (422, field) for _, field in refused
+    ]

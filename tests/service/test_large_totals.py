@@ -7,12 +7,11 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from adats.models.latent import anchors as anchors_module
+from adats.models.latent import anchors
 from adats.service import folds
 from adats.service.messages import DecisionRequest, NewArm, RewardRequest
 from adats.service.replay import replay
 from adats.service.served_experiment import ServedExperiment
-from adats.service.spec import parse
 from adats.service.stores.sqlite import SQLiteReadView, SQLiteStore
 from served import GAUSSIAN, Local, wrong_in
 
@@ -26,14 +25,16 @@ LINEAR = {
     "prior": {"given": {"mean": [0.0, 0.0], "cov": 1.0, "task_cov": 0.5}},
     "seed": 2,
 }
-SPECS = {"gaussian": GAUSSIAN, "clicks": CLICKS, "linear": LINEAR}
+FEW = "few clicks"  # each reward has a new anchor, and is followed by two tasks that move to it
+SPECS = {"gaussian": GAUSSIAN, "clicks": CLICKS, FEW: CLICKS, "linear": LINEAR}
 
 
 @pytest.fixture(params=SPECS)
 def local(request, tmp_path, monkeypatch):
     monkeypatch.setattr(folds, "LARGE_TOTAL", 0)
-    monkeypatch.setattr(folds, "MOST_UNFOLDED", 3)
-    monkeypatch.setattr(anchors_module, "FEW_REWARDS", 0.0)  # else each reward of clicks has a new anchor
+    monkeypatch.setattr(folds, "MOST_UNFOLDED", 5 if request.param == FEW else 3)
+    if request.param != FEW:
+        monkeypatch.setattr(anchors, "FEW_REWARDS", 0.0)
     local = Local(tmp_path / "x.db")
     local.put("x", SPECS[request.param])
     yield local
@@ -57,7 +58,7 @@ def read(path):
     with SQLiteReadView(path) as view:
         row = view.experiment("default", "x")
         found = view.unfolded_tasks(row.id, row.total_version)
-        return ServedExperiment(parse(row.spec), row, view), len(found)
+        return ServedExperiment(row, view), len(found)
 
 
 def test_who_reads_the_store_knows_what_memory_knows(local):
@@ -73,7 +74,7 @@ def test_who_reads_the_store_knows_what_memory_knows(local):
         written.add(kept_total(path))
         unfolded.append(changed)
     assert len(written) < 25  # of 90 commits with a reward
-    assert max(unfolded) == 3
+    assert max(unfolded) == folds.MOST_UNFOLDED
     assert wrong_in(path) == []
 
 

@@ -92,14 +92,15 @@ def log():
 
 
 def test_the_safe_interval_is_that_of_scores_with_the_means_as_predictions(log):
-    share, held, _, y = log
-    means = [y[~held].mean(), y[held].mean()]
+    """With the shares that came about, of which the planned ones are the limit."""
+    planned, held, _, y = log
+    means, share = [y[~held].mean(), y[held].mean()], held.mean()
     scores = np.where(
         held,
         means[0] - means[1] - (y - means[1]) / share,
         means[0] - means[1] + (y - means[0]) / (1 - share),
     )
-    found = lift(Sides(side(y[~held]), side(y[held]), share), zero_one=False)
+    found = lift(Sides(side(y[~held]), side(y[held]), planned), zero_one=False)
     assert found.estimate == pytest.approx(scores.mean())
     half = float(asymptotic_factor(held.sum())) * scores.std() / math.sqrt(y.size)
     assert found.safe.high - found.estimate == pytest.approx(half, rel=0.01)  # and some caution

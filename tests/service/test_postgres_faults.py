@@ -4,6 +4,7 @@ import os
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import psycopg
 import pytest
@@ -131,6 +132,18 @@ def test_a_task_that_somebody_holds_gets_the_fallback_and_others_go_on(store, se
 def outside(store, **options):
     """A session of somebody else, who has nothing to do with the service."""
     return psycopg.connect(store.partition("&schema")[0], **options)
+
+
+def test_a_worker_that_stops_between_its_messages_keeps_a_task_for_seconds_only(store, service):
+    """No timeout of PostgreSQL ends a session that has sent no end of its pipeline."""
+    assert decide(service, "known", "stopped")[0] == 200
+    schema = store.rpartition("=")[2]
+    session = outside(store, application_name="adats")
+    with suppress(psycopg.OperationalError), session, session.pipeline():  # it is ended
+        session.execute("BEGIN")
+        session.execute(f"SELECT 1 FROM {schema}.tasks WHERE task = 'stopped' FOR UPDATE")
+        assert decide(service, "held", "stopped")[0] == 503
+        wait_for(lambda: decide(service, "held", "stopped")[0] == 200, 60)
 
 
 def test_a_deadlock_is_not_seen_by_the_client(store, service):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from adats import AdaTS, GaussianMeta, LinearMeta, save_prior
+from adats import AdaTS, GaussianMeta, LinearMeta, ModelMixture, default_prior, save_prior
 from adats.agents.policies import POLICIES, FarSighted, Thompson
 from adats.simulation import AGENTS, Learner, simulate, tune
 from adats.simulation.one_task import plain_task
@@ -43,6 +43,20 @@ def test_width_and_look_ahead_are_compiled_as_they_are_plain(problem, delay, mon
         (slow,) = totals(problem, agents, **options)
     assert_allclose(fast, slow, rtol=1e-9)
     assert not np.allclose(fast, usual)
+
+
+def test_a_prior_says_itself_whether_its_rewards_have_a_noise():
+    wide, loud = (
+        GaussianMeta([0.0, 0.5], 0.5, task_scale=s, noise=n) for s, n in ((1, 1.5), (1, 2))
+    )
+    (lost,) = totals(
+        PriorProblem(ModelMixture([0.5, 0.5], [GAUSSIAN, wide])), {"a": "ada-ts"}, runs=4
+    )
+    assert np.isfinite(lost).all()
+    with pytest.raises(ValueError, match="the same for all arms and models"):
+        PriorProblem(ModelMixture([0.5, 0.5], [GAUSSIAN, loud]))
+    with pytest.raises(ValueError, match="rewards of a binary model have no noise"):
+        PriorProblem(default_prior(arms=["a", "b"], rewards="binary"))
 
 
 def test_the_index_with_a_width():
@@ -103,6 +117,20 @@ def test_where_no_index_has_a_light_tail_it_is_thompson_sampling(monkeypatch):
     found = tune(GaussianProblem(3), tasks=5, rounds=60, seed=1, runs=200)
     assert found.policy == Thompson()
     assert len(found.candidates) == 5
+
+
+@pytest.mark.usefixtures("few_runs")
+@pytest.mark.parametrize("widths", [(1.1,), (0.0,)])
+def test_tuning_ends_when_its_time_is_over(widths, monkeypatch):
+    """One block of every stage is played; who is not in the last one goes by the third."""
+    monkeypatch.setattr("adats.simulation.tuning.WIDTHS", widths)
+    problem = GaussianProblem(3)
+    found = tune(problem, tasks=5, rounds=60, seed=1, runs=2000, seconds=1e-9)
+    assert [one.runs for one in found.candidates[:2]] == [100, 100]
+    assert {one.runs for one in found.candidates[2:]} <= {20}
+    assert found == tune(problem, tasks=5, rounds=60, seed=1, runs=2000, seconds=1e-9)
+    with pytest.raises(ValueError, match="seconds must be positive"):
+        tune(problem, tasks=5, rounds=60, seed=1, runs=2000, seconds=0.0)
 
 
 def test_too_few_runs_for_a_tail():

@@ -9,7 +9,7 @@ from adats.models import BetaArms, GaussianMeta, LinearMeta, MixtureMeta, ModelM
 from adats.models.core import checks
 from adats.models.core.errors import InvalidValue
 from adats.models.core.names import arm_names
-from adats.models.core.types import Arm
+from adats.models.core.types import Arm, FloatArray
 from adats.models.latent.family import FAMILIES
 from adats.models.latent.meta import LatentMeta
 from adats.models.latent.row_meta import LatentLinearMeta
@@ -27,6 +27,7 @@ TYPICAL_RATE = 0.12
 TASK_SCALES = (0.03, 0.1, 0.3, 1.0)  # of the rough scale of rewards
 NOISES = (0.1, 0.3, 1.0, 3.0)
 COEFFICIENT = 2.65  # of a feature: 1 in 200 has log-odds of twice that
+ATTRIBUTE = 1.0  # of what an attribute of tasks adds to the log-odds, or the logarithm, of all arms
 KINDS = "must be 'binary', 'count' or 'number', got {!r}"
 
 
@@ -37,6 +38,7 @@ def default_prior(
     rewards: Literal["binary", "count", "number"],
     typical: float | None = None,
     scale: float | None = None,
+    attributes: int = 0,
 ) -> Any:
     """A meta-prior that needs no knowledge of the problem, or hardly any.
 
@@ -51,29 +53,35 @@ def default_prior(
     arms. `binary` and `count`: log-odds, or the logarithm of the mean, are linear in them.
     `number`: rewards are. Tasks differ by one of a few spreads.
 
+    With `attributes`, so many numbers z are known of each task, also between -2 and 2, and what
+    they add to every entry of theta is learned: give `design=np.kron([1, *z], np.eye(size))`.
+
     >>> prior = default_prior(arms=["red", "blue"], rewards="binary")
     >>> prior.mean.round(2)
     array([0.27, 0.27])
     >>> default_prior(dim=3, rewards="binary").mean
     array([0., 0., 0.])
     """
+    more = checks.count_of("attributes", attributes, least=0)
     if dim is not None:
         if arms is not None:
             raise ValueError("give arms, a list of names, or dim, the number of features; not both")
-        return _with_features(checks.count_of("dim", dim), rewards, typical, scale)
+        return _with_features(checks.count_of("dim", dim), rewards, typical, scale, more)
     if arms is None or arm_names(arms) is None:
         raise InvalidValue("arms", "is a list of names, got None")
     if rewards == "binary":
         if typical is not None or scale is not None:
             raise ValueError("binary rewards need neither typical nor scale")
-        return level_prior(arms, rewards)
+        return level_prior(arms, rewards, attributes=more)
     if rewards == "count":
         if scale is not None:
             raise ValueError("counts need no scale; give a typical count")
-        return level_prior(arms, rewards, typical=_typical_count(typical))
+        return level_prior(arms, rewards, typical=_typical_count(typical), attributes=more)
     if rewards == "number":
         size = _checked_scale(scale)
         centre = checks.number("typical", 0.0 if typical is None else typical)
+        if more:
+            return _linear(len(arms), size, more, centre, tuple(arms))
         models = [
             GaussianMeta(centre, size, task_scale=t * size, noise=n * size, arms=arms)
             for t in TASK_SCALES
@@ -83,23 +91,43 @@ def default_prior(
     raise InvalidValue("rewards", KINDS.format(rewards))
 
 
-def _with_features(dim: int, rewards: str, typical: Any, scale: Any) -> Any:
+def _with_features(dim: int, rewards: str, typical: Any, scale: Any, attributes: int) -> Any:
     """Of an unknown linear function, whose coefficients in tasks differ by one of a few spreads."""
     if typical is not None:
         raise ValueError("with features nothing is typical; let one of them be 1 for all arms")
     if rewards in ("binary", "count"):
         if scale is not None:
             raise ValueError(f"{rewards} rewards need no scale")
-        return LatentLinearMeta(np.zeros(dim), COEFFICIENT**2, task_scale=SPREADS, rewards=rewards)
+        return LatentLinearMeta(
+            np.zeros(dim * (1 + attributes)),
+            COEFFICIENT**2,
+            task_scale=SPREADS,
+            rewards=rewards,
+            design=_design(dim, attributes),
+        )
     if rewards == "number":
-        size = _checked_scale(scale)
-        models = [
-            LinearMeta(np.zeros(dim), size**2, task_cov=(t * size) ** 2, noise=n * size)
-            for t in TASK_SCALES
-            for n in NOISES
-        ]
-        return ModelMixture(np.full(len(models), 1 / len(models)), models)
+        return _linear(dim, _checked_scale(scale), attributes)
     raise InvalidValue("rewards", KINDS.format(rewards))
+
+
+def _linear(
+    dim: int, size: float, attributes: int, centre: float = 0.0, arms: tuple[Arm, ...] | None = None
+) -> ModelMixture:
+    mean, design = np.zeros(dim * (1 + attributes)), _design(dim, attributes)
+    mean[:dim] = centre
+    models = [
+        LinearMeta(
+            mean, size**2, task_cov=(t * size) ** 2, noise=n * size, design=design, arms=arms
+        )
+        for t in TASK_SCALES
+        for n in NOISES
+    ]
+    return ModelMixture(np.full(len(models), 1 / len(models)), models)
+
+
+def _design(size: int, attributes: int) -> FloatArray | None:
+    """Of a task whose attributes are 0."""
+    return np.eye(size, size * (1 + attributes)) if attributes else None
 
 
 def _checked_scale(scale: Any) -> float:
@@ -116,6 +144,7 @@ def level_prior(
     level_scales: Sequence[float] = LEVELS,
     arm_scale: float = ARM_SCALE,
     typical: float = TYPICAL_RATE,
+    attributes: int = 0,
 ) -> LatentMeta:
     """All combinations of these spreads as candidates, around a base rate that may be anything.
 
@@ -126,13 +155,17 @@ def level_prior(
     own, level = (grid.ravel() for grid in np.meshgrid(task_scales, level_scales))
     odds = np.tile(RARER ** -np.arange(len(task_scales)), len(level_scales))
     size = len(arms)
+    mean = np.zeros(size * (1 + attributes))
+    mean[:size] = FAMILIES[rewards].eta(typical)
+    shared = np.diag([BASE_SCALE**2, *[ATTRIBUTE**2] * attributes])
     return LatentMeta(
-        np.full(size, FAMILIES[rewards].eta(typical)),
-        arm_scale**2 * np.eye(size) + BASE_SCALE**2,
+        mean,
+        arm_scale**2 * np.eye(mean.size) + np.kron(shared, np.ones((size, size))),
         task_scale=own,
         level_scale=level,
         weights=odds / odds.sum(),
         rewards=rewards,
+        design=_design(size, attributes),
         arms=tuple(arms),
     )
 

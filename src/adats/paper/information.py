@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from adats.models.core import checks
-from adats.models.core.linalg import psd_factor
+from adats.models.core.linalg import psd_factor, solved
 from adats.models.core.types import FloatArray
 
 
@@ -62,8 +62,8 @@ def realised_information(
         checks.covariance("meta_cov", meta_cov, dim),
         checks.covariance("task_cov", task_cov, dim),
     )
-    inner = np.linalg.inv(np.eye(dim) + precision @ task)  # I + GΣ_0/σ² has no eigenvalue below 1
-    about_mu = np.cumsum(inner @ precision, axis=-3)  # the precision of mu's likelihood
+    inner = np.eye(dim) + precision @ task  # has no eigenvalue below 1
+    about_mu = np.cumsum(solved(inner, precision), axis=-3)  # the precision of mu's likelihood
     of_mu, of_theta = _gained(meta, about_mu), _gained(task, precision)
     prior, task_prior = _entropy(meta), _entropy(task)
     return RealisedInformation(

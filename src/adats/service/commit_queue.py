@@ -2,8 +2,8 @@
 
 Short operations are done on the event loop, up to a few milliseconds of them, whoever has had the
 least time first. The commit waits for the disk in a thread of its own while the next requests are
-read. What takes longer, or may, is a group of its own and is done in that thread. Replies are sent
-after the commit.
+read. What takes longer, or may, is done in that thread too, one such operation a group. Replies are
+sent after the commit.
 """
 
 import asyncio
@@ -53,24 +53,27 @@ class CommitGroup:
     def __init__(self) -> None:
         self.jobs: list[WaitingJob] = []
         self.results: list[Any] = []
-        self.seconds: list[float] = []  # of each job
-        self.shared_seconds = self.commit_seconds = 0.0
+        self.seconds: list[float] = []  # of each job, with its part of what was done for several
+        self.commit_seconds = 0.0
 
-    def run(self, engine: Engine) -> None:
-        began = time.perf_counter()
-        engine.load(job.asked for job in self.jobs)
+    def run(self, engine: Engine, jobs: list[WaitingJob]) -> None:
+        """Carry out some more."""
+        self.jobs += jobs
+        began, own = time.perf_counter(), []
+        engine.load(job.asked for job in jobs)
         loaded = before = time.perf_counter()
-        for job in self.jobs:
+        for job in jobs:
             try:
                 result = job.work(*job.asked)
             except Refusal as error:
                 result = error
             self.results.append(result)
             after = time.perf_counter()
-            self.seconds.append(after - before)
+            own.append(after - before)
             before = after
         engine.flush()
-        self.shared_seconds = loaded - began + time.perf_counter() - before
+        shared = (loaded - began + time.perf_counter() - before) / max(len(jobs), 1)
+        self.seconds += [seconds + shared for seconds in own]
 
     def commit(self, engine: Engine) -> None:
         began = time.perf_counter()
@@ -180,20 +183,21 @@ class CommitQueue:
         return True
 
     async def _run_group(self, alone: WaitingJob | None = None) -> None:
-        """Carry out operations, commit, and reply."""
-        group = CommitGroup()
+        """Carry out operations, commit, and reply. A long one shares its commit with short ones,
+        unless it is told to be `alone`."""
+        group, again = CommitGroup(), alone is not None
         try:
             await self._begin()
             await self._settle()
             if alone is None and self._waiting and self._is_long(self._waiting.first()):
                 alone = self._waiting.pop()
+            short: list[WaitingJob] = []
             if alone is not None:
-                group.jobs = [alone]
-                await self._in_thread(self._run_alone, group)
-            else:
-                group.jobs = self._short_jobs()
-                group.run(self.engine)
-                await self._in_thread(group.commit, self.engine)
+                await self._in_thread(group.run, self.engine, [alone])
+            if not again:
+                short = self._short_jobs()
+                group.run(self.engine, short)
+            await self._in_thread(group.commit, self.engine)
         except Exception as error:
             self.engine.undo()
             await self._failed(error, group.jobs or self._kept_waiting(alone))
@@ -203,9 +207,9 @@ class CommitQueue:
         self._charge(group)
         for job, result in zip(group.jobs, group.results, strict=True):
             reply(job, result)
-        if alone is None and group.jobs:
-            self._last_short, self._answered_at = group.jobs[-1].owner, time.monotonic()
-            self._expected = len(self._waiting) + len(group.jobs)
+        if short:
+            self._last_short, self._answered_at = short[-1].owner, time.monotonic()
+            self._expected = len(self._waiting) + len(short)
             self._commit_time = group.commit_seconds
 
     def _kept_waiting(self, alone: WaitingJob | None) -> list[WaitingJob]:
@@ -222,10 +226,6 @@ class CommitQueue:
         """Whether it keeps others waiting: it is done alone, off the loop."""
         return self._seconds(job) > LONG
 
-    def _run_alone(self, group: "CommitGroup") -> None:
-        group.run(self.engine)
-        group.commit(self.engine)
-
     def _short_jobs(self) -> list[WaitingJob]:
         """Those that are next, as far as they are short."""
         jobs: list[WaitingJob] = []
@@ -241,16 +241,15 @@ class CommitQueue:
     def _charge(self, group: "CommitGroup") -> None:
         """Each has used the time of its operation, and its part of what was done for all."""
         self.commit_seconds += group.commit_seconds
-        count = max(len(group.jobs), 1)
-        shared, commit = group.shared_seconds / count, group.commit_seconds / count
+        commit = group.commit_seconds / max(len(group.jobs), 1)
         if len(self._cost) > MOST_COSTS:
             self._cost.clear()
         used: dict[tuple[str, str], float] = {}
         for job, seconds in zip(group.jobs, group.seconds, strict=True):
             owner = job.owner
-            used[owner] = used.get(owner, 0.0) + seconds + shared + commit
+            used[owner] = used.get(owner, 0.0) + seconds + commit
             if job.size < math.inf:
-                cost = (seconds + shared) / max(job.size, 1.0)
+                cost = seconds / max(job.size, 1.0)
                 self._cost[owner] = (self._cost.get(owner, cost) + cost) / 2
         for owner, seconds in used.items():
             self._waiting.pay(*owner, seconds)

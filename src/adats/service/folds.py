@@ -46,6 +46,7 @@ class WrittenTotal:
         self.size, self._version = len(row.total or b""), row.total_version
         self._meta = meta if row.total else None
         self.folded: dict[str, bytes] = {}  # of tasks that changed since: what is in it
+        self.newest = meta.generation  # of it, and of tasks that changed since
         self.must_be_written = False  # it changed otherwise, or others need it
 
     def keep(self, task: str, stats: Stats) -> None:
@@ -56,7 +57,16 @@ class WrittenTotal:
     def with_kept(self, task: str, row: TaskRow) -> TaskRow:
         """As it is written."""
         folded = self.folded.get(task)
-        return row if folded is None else row._replace(folded=folded, folded_in=self._version)
+        if folded is None:
+            return row
+        return self.kept(task, row._replace(folded=folded, folded_in=self._version))
+
+    def kept(self, task: str, row: TaskRow) -> TaskRow:
+        """A task that is not in the written total as it is."""
+        assert row.folded is not None
+        self.folded[task] = row.folded
+        self.newest = max(self.newest, row.generation or 0)
+        return row
 
     def is_due(self, meta: MetaBelief) -> bool:
         """Whether it is written now."""
@@ -64,4 +74,9 @@ class WrittenTotal:
         if meta is before or before is None:
             return before is None
         few = self.size > LARGE_TOTAL and len(self.folded) <= MOST_UNFOLDED
-        return not few or self.must_be_written or meta.generation != before.generation
+        if not few or self.must_be_written:
+            return True
+        number = meta.generation  # known from the tasks, or from what was written
+        return number != before.generation and (
+            number != self.newest or meta.at_generation(number) is None
+        )

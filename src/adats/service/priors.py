@@ -16,6 +16,7 @@ from adats.models.core.errors import InvalidValue
 from adats.models.core.product import ProductArms
 from adats.models.core.types import FloatArray, MetaBelief
 from adats.models.default_prior import default_prior, grid_prior
+from adats.models.gaussian.meta import GaussianScales
 from adats.models.prior_files import prior_from_dict
 from adats.service.designs import column_count, usual_design
 from adats.service.errors import Invalid
@@ -72,6 +73,13 @@ def check_cost(spec: ExperimentSpec) -> None:
             "every decision looks at all of a prior: models or candidates times arms are at most "
             f"{MOST_CANDIDATES:,}, here {cost:,.0f} (a model counts for {LEAST_COST} arms at "
             f"least, an entry of a covariance for {SQUARE_COST}); take fewer of them",
+        )
+    size, parts = spec.dim or _count(spec), column_count(spec.attributes)
+    if spec.attributes and size * parts > MOST_DIM:
+        raise Invalid(
+            "attributes",
+            f"arms or features times {parts} (1, each number, each name after the first of a list) "
+            f"are at most {MOST_DIM}, here {size * parts}: declare fewer",
         )
 
 
@@ -149,7 +157,23 @@ def _gaussian(spec: ExperimentSpec, given: GivenPrior) -> MetaBelief:
             ("noise", spec.noise),
         )
     )
-    return GaussianMeta(mean, scale, task_scale=task_scale, noise=noise, arms=_names(spec))
+    plain = GaussianMeta(mean, scale, task_scale=task_scale, noise=noise, arms=_names(spec))
+    return plain if not spec.attributes else _with_attributes(plain.scales, spec)
+
+
+def _with_attributes(of: GaussianScales, spec: ExperimentSpec) -> MetaBelief:
+    """What an attribute adds is 0 at first, with as much doubt as there is about the arm."""
+    if np.ptp(of.noise):
+        raise Invalid("noise", "with attributes all arms have one noise")
+    parts, size = column_count(spec.attributes), of.meta_mean.size
+    return LinearMeta(
+        np.pad(of.meta_mean, (0, size * (parts - 1))),
+        np.diag(np.tile(of.meta_variance, parts)),
+        task_cov=np.diag(of.task_variance),
+        noise=of.noise[0],
+        design=usual_design(spec.attributes, size),
+        arms=_names(spec) or range(size),
+    )
 
 
 def _mean_of(given: GivenPrior, size: int) -> FloatArray:
@@ -211,22 +235,26 @@ def _count(spec: ExperimentSpec) -> int:
 
 
 def _default(spec: ExperimentSpec, default: DefaultPrior) -> MetaBelief:
-    rewards: Any = MODELS[spec.model].default
-    if rewards is None:
-        raise Invalid("prior.default", "there is no default prior for linear models: fit one")
-    names = _names(spec)
-    if names is None:
+    served, names = MODELS[spec.model], _names(spec)
+    rewards: Any = served.default
+    if names is None and not served.features:
         raise Invalid("arms", "the default prior needs names of arms")
-    newest = MODELS[spec.model].newest
     version = default.version or 1  # as experiments of adats 0.1 are stored
-    if version > newest:
+    if version > served.newest:
         raise Invalid("prior.default.version", f"a {spec.model} model has version 1 only")
-    if version < newest:
+    if version < served.newest and names is not None:
         if default.scale is not None:
             raise Invalid("prior.default.scale", f"a {spec.model} model has no scale")
+        if spec.attributes:
+            raise Invalid("prior.default.version", "only version 2 has attributes")
         return grid_prior(arms=names, rewards=rewards, typical=default.typical)
     meta: MetaBelief = default_prior(
-        arms=names, rewards=rewards, typical=default.typical, scale=default.scale
+        arms=None if served.features else names,
+        dim=spec.dim,
+        rewards=rewards,
+        typical=default.typical,
+        scale=default.scale,
+        attributes=column_count(spec.attributes) - 1,
     )
     return meta
 

@@ -7,7 +7,7 @@ what was there at the last commit. So a log says in which order to play it again
 
 import hashlib
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import lru_cache, partial
 from itertools import islice
 from typing import Any, cast
 
@@ -24,7 +24,7 @@ from adats.service.group import Group
 from adats.service.messages import DecisionRequest
 from adats.service.past import Past
 from adats.service.snapshot import LearnedTask, Snapshot, other_fields
-from adats.service.spec import ExperimentSpec
+from adats.service.spec import KEPT, parse
 from adats.service.stores.interface import (
     DecisionRow,
     ExperimentRow,
@@ -40,15 +40,16 @@ from adats.service.task_cache import StaleTasks, TaskCache, TaskReader, unpacked
 class ServedExperiment:
     """AdaTS with its tasks in a store, a holdout, and randomness keyed by the decision."""
 
-    def __init__(self, spec: ExperimentSpec, row: ExperimentRow, store: TaskReader) -> None:
+    def __init__(self, row: ExperimentRow, store: TaskReader) -> None:
         """As its row has it; `Invalid` if the parts do not fit."""
-        self.id, self.spec, self._key = row.id, spec, row.seed.to_bytes(8, "little")
+        self.id, self._key = row.id, row.seed.to_bytes(8, "little")
         self._bits = np.random.PCG64(0)
         self._rng = np.random.Generator(self._bits)
         self.past: Past | None = None  # what there was before each fold, if it is kept
         self._commit = OpenCommit()
         self.changes = msgspec.json.decode(row.arms, type=list[Change])
-        self.snapshot = Snapshot.first(spec)
+        self.snapshot = _first(row.spec)
+        self.spec = self.snapshot.spec
         for change in self.changes:
             self.snapshot = self.snapshot.changed(change)
         self.task_cache = TaskCache(
@@ -60,8 +61,7 @@ class ServedExperiment:
         )
         self._stale_tasks = StaleTasks(store, row.id, self.task_cache)
         self.refresh(row)
-        for task, kept in store.unfolded_tasks(row.id, row.total_version):
-            self._fold_again(task, kept)
+        self._fold_again(store.unfolded_tasks(row.id, row.total_version))
 
     def refresh(self, row: ExperimentRow) -> None:
         """As it is in the store now, with the same arms."""
@@ -116,13 +116,16 @@ class ServedExperiment:
         for task, row in self.task_cache.take_changes().items():
             group.put_task(self.id, task, self._total.with_kept(task, row))
 
-    def _fold_again(self, task: str, row: TaskRow) -> None:
-        """What a task has learned since the total was written becomes part of it."""
-        assert row.folded is not None
-        self._total.folded[task] = row.folded
-        for stats, sign in ((row.folded, -1.0), (row.stats, 1.0)):
-            message = self.message_of(row._replace(stats=stats))
-            self.snapshot = self.snapshot.with_meta(self.snapshot.meta.absorb(sign * message))
+    def _fold_again(self, tasks: Iterable[tuple[str, TaskRow]]) -> None:
+        """What tasks have learned since the total was written becomes part of it."""
+        meta = self.snapshot.meta
+        for task, row in tasks:
+            before = self._total.kept(task, row).folded or b""
+            for stats, sign in ((before, -1.0), (row.stats, 1.0)):
+                meta = meta.absorb(sign * self.message_of(row._replace(stats=stats)))
+        if self._total.newest != meta.generation:
+            meta = meta.at_generation(self._total.newest) or meta
+        self.snapshot = self.snapshot.with_meta(meta)
 
     def _replace(self, changes: list[tuple[str, TaskState, TaskState, set[int]]]) -> None:
         """Put what tasks have learned, in some arms, in the place of what they taught before."""
@@ -366,6 +369,12 @@ class ServedExperiment:
             group.add_belief(beliefs.belief_row(snapshot, row))
         group.put_experiment(row)
         self.stored = row._replace(total=None)
+
+
+@lru_cache(maxsize=KEPT)
+def _first(spec: str) -> Snapshot:
+    """Whoever reads an experiment does not build its prior again."""
+    return Snapshot.first(parse(spec))
 
 
 def generator_state(key: bytes, decision_id: str) -> Any:

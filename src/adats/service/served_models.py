@@ -8,22 +8,30 @@ class ServedModel(NamedTuple):
 
     prior: str  # what the model is called by the prior that it needs
     figures: frozenset[str]  # of a prior in figures
+    default: str  # the rewards of its default prior
     noise: bool = True  # whether it is given beside them
     features: bool = False  # whether arms are rows of features
     sets: bool = False  # whether an action is a set of arms
-    default: str | None = None  # the rewards of its default prior; None: it has none
+    rates: bool = False  # whether rewards are 0 and 1
     newest: Literal[1, 2] = 1  # version of its default prior
 
 
 SCALES = frozenset({"mean", "scale", "task_scale"})
 MODELS: dict[str, ServedModel] = {
-    "gaussian": ServedModel("gaussian", SCALES, default="number"),
-    "linear": ServedModel("linear", frozenset({"mean", "cov", "task_cov"}), features=True),
+    "gaussian": ServedModel("gaussian", SCALES, "number"),
+    "linear": ServedModel(
+        "linear", frozenset({"mean", "cov", "task_cov"}), "number", features=True
+    ),
     "binary": ServedModel(
-        "binary", frozenset({"weights", "alpha", "beta"}), noise=False, default="binary", newest=2
+        "binary",
+        frozenset({"weights", "alpha", "beta"}),
+        "binary",
+        noise=False,
+        newest=2,
+        rates=True,
     ),
     "count": ServedModel(
-        "count", frozenset({"weights", "shape", "rate"}), noise=False, default="count", newest=2
+        "count", frozenset({"weights", "shape", "rate"}), "count", noise=False, newest=2
     ),
-    "semi-bandit": ServedModel("gaussian", SCALES, sets=True, default="number"),
+    "semi-bandit": ServedModel("gaussian", SCALES, "number", sets=True),
 }

@@ -11,7 +11,6 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 from itertools import count
 from typing import cast
 
@@ -87,8 +86,12 @@ class SharedQueue(CommitQueue):
 
     async def _try(self, jobs: list[WaitingJob], wait: float | None) -> None:
         group = CommitGroup()
-        group.jobs = jobs
-        await self._in_thread(self._whole, partial(self._run_alone, group), wait)
+
+        def work() -> None:
+            group.run(self.engine, jobs)
+            group.commit(self.engine)
+
+        await self._in_thread(self._whole, work, wait)
         self.trouble = None
         self.groups += 1
         self._last_size = len(jobs)

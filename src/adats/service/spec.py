@@ -1,5 +1,6 @@
 """What an experiment is, as users say it in JSON: its model, its prior, and its rules."""
 
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -31,6 +32,8 @@ from adats.service.field_types import (
 from adats.service.served_models import MODELS
 
 NESTED, MOST_DEPTH = (dict, list), 20  # of what is nested in a prior file; they need 6
+
+KEPT = 8  # specs, and what is made of each, that stay in memory for whoever reads
 
 
 class DefaultPrior(Struct, forbid_unknown_fields=True, omit_defaults=True, frozen=True):
@@ -252,6 +255,7 @@ def canonical(spec: ExperimentSpec) -> str:
     return msgspec.json.encode(spec, order="sorted").decode()
 
 
+@lru_cache(maxsize=KEPT)
 def parse(text: str) -> ExperimentSpec:
     return msgspec.json.decode(text, type=ExperimentSpec)
 
@@ -297,8 +301,11 @@ def check(spec: ExperimentSpec) -> None:
         check_new_name(f"attributes.{name}", name)
         if len(set(kind)) < len(kind) and kind != NUMBER:
             raise Invalid(f"attributes.{name}", "a name is there twice")
-    if spec.attributes and spec.prior.file is None and not MODELS[spec.model].features:
-        raise Invalid("attributes", "these need a linear model, or a prior file that has them")
+    if spec.attributes and spec.prior.file is None:
+        served = MODELS[spec.model]
+        if served.sets or (spec.prior.given is not None and not served.noise):
+            instead = "a prior file" if served.sets else "the default prior, or a prior file"
+            raise Invalid("attributes", f"a {spec.model} model has these by {instead}")
     for name in spec.metrics:
         check_new_name(f"metrics.{name}", name)
     if spec.size is not None and spec.holdout is not None and spec.holdout.to == "uniform":

@@ -6,7 +6,7 @@ from typing import NamedTuple, Self, cast
 import numpy as np
 from scipy.linalg import blas, lapack
 
-from adats.models.core.types import FloatArray
+from adats.models.core.types import FloatArray, IntArray
 
 NARROWEST, FARTHEST = 1e-6, 1e6  # variance and mean of a prior that is given as a precision
 
@@ -192,10 +192,44 @@ def times(matrices: FloatArray, vectors: FloatArray) -> FloatArray:
     return product
 
 
+def drawn(means: FloatArray, factors: FloatArray, which: IntArray, z: FloatArray) -> FloatArray:
+    """m + F z for each row of z, with the mean and the factor of which it is."""
+    found: FloatArray = means[which]
+    for j in np.unique(which).tolist():  # a copy of a factor for each row would take much memory
+        some = which == j
+        found[some] += z[some] @ factors[j].T
+    return found
+
+
+def solved(matrices: FloatArray, sides: FloatArray) -> FloatArray:
+    """The inverse of a matrix times another, of each of a stack."""
+    return cast(FloatArray, np.linalg.solve(matrices, sides))
+
+
+def solved_lower(lower: FloatArray, side: FloatArray) -> FloatArray:
+    """The inverse of a triangular factor times a vector."""
+    return cast(FloatArray, lapack.dtrtrs(lower, side, 1)[0])
+
+
+def lower_inverses(lower: FloatArray) -> FloatArray:
+    """Of triangular factors."""
+    return np.array([lapack.dtrtri(one, 1)[0] for one in lower])
+
+
+def pseudo_inverses(cov: FloatArray) -> FloatArray:
+    """Of positive semi-definite matrices; directions without variance give zero."""
+    return cast(FloatArray, np.linalg.pinv(cov, hermitian=True))
+
+
+def definite_factors(cov: FloatArray) -> FloatArray:
+    """As `psd_factors`, of matrices none of which is singular."""
+    return cast(FloatArray, np.linalg.cholesky(cov))
+
+
 def lower_factors(inner: FloatArray) -> FloatArray:
     """C with C Cᵀ = inner, of each of a stack: eigenvalues are at least 1 but for round-off."""
     try:
-        return cast(FloatArray, np.linalg.cholesky(inner))
+        return definite_factors(inner)
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(inner)
         roots = np.sqrt(np.maximum(values, 1.0))
@@ -224,7 +258,7 @@ class Gaussians(NamedTuple):
     def halves(self) -> FloatArray:
         """X of each."""
         if self.frame is None:
-            return np.array([lapack.dtrtri(lower, 1)[0] for lower in self.lower])
+            return lower_inverses(self.lower)
         turned = np.swapaxes(self.frame[:, :-1, :-1], -1, -2)
         pairs = zip(self.lower, turned, strict=True)
         return np.array([lapack.dtrtrs(lower, turn, 1)[0] for lower, turn in pairs])
@@ -258,11 +292,11 @@ def condition_all(frame: FloatArray, turned: FloatArray, terms: FloatArray) -> G
     one = ones(white.shape[-1])
     last[:, -1] = 1.0 + (white * white).dot(one)
     try:
-        lower = np.linalg.cholesky(inner)
+        lower = definite_factors(inner)
     except np.linalg.LinAlgError:  # where round-off outgrew the prior
         lower = np.zeros(inner.shape)
         known = lower[:, :-1, :-1] = lower_factors(inner[:, :-1, :-1])
-        lower[:, -1, :-1] = np.linalg.solve(known, white[..., None])[..., 0]
+        lower[:, -1, :-1] = solved(known, white[..., None])[..., 0]
         lower[:, -1, -1] = 1.0
     step, known = lower[:, -1, :-1], lower[:, :-1, :-1]
     diagonal = lower.reshape(len(lower), -1)[:, : -1 : inner.shape[-1] + 1]
@@ -313,7 +347,7 @@ class GaussianPriors(NamedTuple):
         last = both[:, -1, :-1]
         np.negative(last, out=last)  # the factorisation reads the last row, not the last column
         try:
-            lower = cast(FloatArray, np.linalg.cholesky(both))
+            lower = definite_factors(both)
         except np.linalg.LinAlgError:  # where round-off outgrew the prior
             return condition_all(self.frame, self.turned, seen)
         size = both.shape[-1]

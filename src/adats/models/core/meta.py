@@ -159,6 +159,10 @@ class MetaBase(ABC, Generic[S, D]):
         """How often digests that had been made became stale."""
         return 0
 
+    def at_generation(self, number: int) -> Self | None:  # noqa: ARG002
+        """Of another generation, where that is all there is to know of it; else None."""
+        return None
+
     def renewed(self) -> Self:
         """The same belief of the next generation, if it is time for that."""
         return self

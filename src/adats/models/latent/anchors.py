@@ -83,9 +83,10 @@ class Anchored(MetaBase[S, D]):
 
     def renewed(self) -> Self:
         """With a new anchor, once there are enough new rewards; while they are few, always."""
-        last = self.anchor.rewards
+        rewards, last = self.rewards, self.anchor.rewards
         growth = GROWTH if last < MANY_REWARDS else LATER_GROWTH
-        return self if FEW_REWARDS <= self.rewards < growth * last else self._anchored()
+        lasts = min(rewards, last) >= FEW_REWARDS and rewards < growth * last
+        return self if lasts else self._anchored()
 
     def renewed_if_moved(self) -> Self:
         """With a new anchor, if mu has moved away from the last one."""
@@ -139,6 +140,12 @@ class Anchored(MetaBase[S, D]):
     @property
     def generation(self) -> int:
         return self.anchor.number
+
+    def at_generation(self, number: int) -> Self | None:
+        """While rewards are few, no site is found under the anchor, so that any will do."""
+        if not self.has_few_rewards:
+            return None
+        return evolve(self, anchor=self.anchor._replace(number=number, rewards=self.rewards))
 
     def is_stale(self, stats: Any) -> bool:
         """Whether its sites were found under an older anchor."""

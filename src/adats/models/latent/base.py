@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import block_diag
 from scipy.special import logsumexp
 
 from adats.models.core import checks, linalg
@@ -262,7 +261,8 @@ class LatentBase(Anchored[S, D]):
 
 def framed(terms: FloatArray, phi: FloatArray) -> FloatArray:
     """What is said of (Φmu, 1) as what that says of (mu, 1)."""
-    frame = block_diag(phi, np.ones((1, 1)))
+    frame = np.zeros((len(phi) + 1, phi.shape[1] + 1))
+    frame[:-1, :-1], frame[-1, -1] = phi, 1.0
     found: FloatArray = np.matmul(frame.T, np.matmul(terms, frame))
     return found
 

@@ -195,9 +195,7 @@ class LatentBelief(CautiousBelief):
     def _etas(self, count: int, rng: Rng) -> FloatArray:
         index = draw(np.tile(self.weights[:, None], count), rng)
         z = rng.standard_normal((count, self.factor.shape[-1]))
-        etas: FloatArray = self.eta_mean[index]
-        etas += np.einsum("nij,nj->ni", self.factor[index], z)
-        return etas
+        return linalg.drawn(self.eta_mean, self.factor, index, z)
 
     @cached_property
     def _laws(self) -> Laws:

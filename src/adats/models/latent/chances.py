@@ -5,13 +5,13 @@ lose: given the other arms it is Gaussian still, so its chance to beat the best 
 """
 
 from functools import lru_cache
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import lapack
 from scipy.special import ndtr, ndtri
 
+from adats.models.core import linalg
 from adats.models.core.types import FloatArray
 
 POINTS = 1024
@@ -66,7 +66,7 @@ def _factors(laws: Laws) -> tuple[FloatArray, FloatArray, list[int]]:
     diagonal += APART * np.maximum.reduce(diagonal, axis=-1)[:, None] + LEAST_APART
     means = laws.means - np.maximum.reduce(laws.means, axis=-1)[:, None]
     ends = np.rint(np.add.accumulate(laws.weights) * POINTS).astype(np.intp)
-    return means, cast(FloatArray, np.linalg.cholesky(covs)), ends.tolist()
+    return means, linalg.definite_factors(covs), ends.tolist()
 
 
 def _at_points(means: FloatArray, factors: FloatArray, ends: list[int]) -> Points:
@@ -99,7 +99,7 @@ def best_chance(laws: Laws, arm: int) -> float:
 def best_chances(laws: Laws) -> FloatArray:
     """Those of all arms, which sum to 1: within 10 % where they are above 0.01."""
     means, factors, ends = _factors(laws)
-    inverse = np.array([lapack.dtrtri(lower, 1)[0] for lower in factors])
+    inverse = linalg.lower_inverses(factors)
     variance = 1.0 / (inverse * inverse).sum(axis=-2)  # of each arm given all others
     values = _at_points(means, factors, ends)
     own = _at_points(means, factors - variance[..., None] * np.swapaxes(inverse, -1, -2), ends)

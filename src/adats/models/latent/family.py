@@ -41,6 +41,11 @@ class Family(ExponentialFamily):
     # chances of a smaller reward and of one that is not larger, where eta ~ N(mean, scale²)
     steps: Callable[[FloatArray, FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
 
+    @property
+    def counts(self) -> bool:
+        """Whether rewards are counts, not 0 and 1."""
+        return self.most > 1.0
+
     def check_counts(self, pulls: Any, successes: Any) -> tuple[float, float]:
         """So many pulls, and the sum of their rewards; fractions are legal."""
         return checks.counts(pulls, successes, self.most)

@@ -5,7 +5,7 @@ Arrays begin with the candidates.
 """
 
 import math
-from typing import NamedTuple, Self, cast
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -75,7 +75,7 @@ def halves(factor: FloatArray, gram: FloatArray) -> tuple[FloatArray, FloatArray
     turned = np.swapaxes(factor, -1, -2)
     inner = np.matmul(turned, np.matmul(gram, factor)) + np.eye(gram.shape[-1])
     lower = linalg.lower_factors(inner)
-    half = cast(FloatArray, np.linalg.solve(lower, turned))
+    half = linalg.solved(lower, turned)
     return half, np.einsum("...ii->...i", lower)
 
 
@@ -140,6 +140,9 @@ class FullPrior(NamedTuple):
     rows: FloatArray | None
     frozen: FloatArray | None = None
     known: SiteSums | None = None  # what the sites say, if they are those of a single cavity
+
+    def by_level(self) -> None:
+        """None: arms move together in more ways than by a level."""
 
     def marginals(self, sites: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Mean and variance of each eta, from all sites."""
@@ -252,7 +255,7 @@ class FullSpread(NamedTuple):
         lower = linalg.lower_factors(inner)
         z = rng.standard_normal((len(mu), factor.shape[-1]))
         side = times(turned, b - w * mu) + times(lower, z)
-        return mu + times(factor, np.linalg.solve(inner, side[..., None])[..., 0])
+        return mu + times(factor, linalg.solved(inner, side[..., None])[..., 0])
 
     def sizes(self, which: int) -> tuple[float, float]:
         """σ_0 and τ that come nearest to the Σ_0 of one candidate."""

@@ -5,7 +5,7 @@ factorised. Arrays end in (candidates, arms); `own` and `shared` may have one co
 """
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -34,6 +34,10 @@ class LevelPrior(NamedTuple):
     mean: FloatArray
     own: FloatArray
     shared: FloatArray
+
+    def by_level(self) -> Self:
+        """Mean, own and shared variance."""
+        return self
 
     def cavities(self, sites: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Mean and variance of each eta, from all sites but its own."""

@@ -261,10 +261,7 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         halves = self.mu.halves()
         means = self.mu.means(halves)
         z = rng.standard_normal((tasks, means.shape[-1]))
-        mu = np.empty(z.shape)
-        for j in np.unique(which).tolist():
-            some = which == j
-            mu[some] = means[j] + z[some] @ halves[j]
+        mu = linalg.drawn(means, np.swapaxes(halves, -1, -2), which, z)
         if self.design is not None:
             mu = mu @ self.design.T
         sites = digests.sites[:, np.arange(tasks), which]
@@ -389,7 +386,7 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         """
         rest = np.delete(np.delete(self.meta_cov, arm, axis=1), arm, axis=2)
         others = np.delete(self.meta_cov[:, arm], arm, axis=1)
-        by_others = np.einsum("ci,cij,cj->c", others, np.linalg.pinv(rest, hermitian=True), others)
+        by_others = np.einsum("ci,cij,cj->c", others, linalg.pseudo_inverses(rest), others)
         most = np.maximum(others.max(axis=1, initial=0.0), by_others)
         common: FloatArray = np.minimum(most, self.meta_cov[:, arm, arm])
         return common

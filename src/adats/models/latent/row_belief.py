@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from adats.models.core.frozen import FieldOf
-from adats.models.core.linalg import square_factor
+from adats.models.core.linalg import drawn, square_factor
 from adats.models.core.types import Conditioned, FloatArray, IntArray, Rng
 from adats.models.core.weights import draw, softmax
 from adats.models.latent import full
@@ -101,8 +101,7 @@ class LatentRows(CautiousBelief):
     def draws(self, count: int, rng: Rng) -> FloatArray:
         index = draw(np.tile(self.weights[:, None], count), rng)
         z = rng.standard_normal((count, self.factor.shape[-1]))
-        theta: FloatArray = self.theta[index] + np.einsum("nij,nj->ni", self.factor[index], z)
-        return theta
+        return drawn(self.theta, self.factor, index, z)
 
     def condition(self, stats: RowSites) -> "Conditioned[LatentRows]":
         """By expectation propagation under this belief."""

@@ -45,6 +45,10 @@ class SitePrior(Protocol):
         """Those of one arm."""
         ...
 
+    def by_level(self) -> tuple[FloatArray, FloatArray, FloatArray] | None:
+        """Mean, own and shared variance, where arms are independent given a level they share."""
+        ...
+
 
 def mode(family: Family, n: FloatArray, s: FloatArray, m: FloatArray, v: FloatArray) -> FloatArray:
     """Where s·x - n·A(x) - (x - m)²/2v is largest, closely.

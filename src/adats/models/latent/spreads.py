@@ -174,7 +174,7 @@ def learn_full(log: Log, around: Learned) -> Learned:
 
     def prior(at: FloatArray) -> tuple[float, FloatArray]:
         a = matrix(at)
-        inverse = np.linalg.inv(a)
+        inverse = linalg.solved(a, np.eye(len(a)))
         value = -weight * (at[diagonal].sum() + 0.5 * ((inverse**2).sum() - arms))
         by_a = weight * (inverse.T @ inverse @ inverse.T - np.diag(1 / a.diagonal()))
         return float(value), moved(a, by_a)

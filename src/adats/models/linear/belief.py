@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import solve_triangular
 from scipy.special import ndtr
 
 from adats.models.core import checks, linalg
@@ -73,7 +72,7 @@ class _Linear(BeliefBase):
         half = rows @ self.factor
         cov = half @ half.T
         cov.flat[:: len(cov) + 1] += self.noise**2
-        left = solve_triangular(linalg.psd_factor(cov), rewards - rows @ self.mean, lower=True)
+        left = linalg.solved_lower(linalg.psd_factor(cov), rewards - rows @ self.mean)
         far: FloatArray = ndtr(left)
         return far, far
 
@@ -190,7 +189,7 @@ class _Linears(BeliefBase):
         turned = np.swapaxes(factor, -1, -2)
         inner = np.matmul(turned, np.matmul(pending * self.noise**-2.0, factor))
         lower = linalg.lower_factors(inner + np.eye(factor.shape[-1]))
-        half = np.linalg.solve(lower, turned)
+        half = linalg.solved(lower, turned)
         return LinearBeliefs(self.mean, np.swapaxes(half, -1, -2), self.noise)
 
 
@@ -224,7 +223,7 @@ class LinearPosteriors(_Linears):
         side = (self.xy - linalg.times(self.gram, mu)) @ self.prior
         if more is not None:
             side += more
-        u = np.linalg.solve(self.inner, side[..., None])[..., 0]
+        u = linalg.solved(self.inner, side[..., None])[..., 0]
         return mu + u @ self.prior.T
 
     @cached_property
@@ -235,7 +234,7 @@ class LinearPosteriors(_Linears):
     @cached_property
     def factor(self) -> FloatArray:
         """Of the covariances QΣ_0 + QΦΣ̂ΦᵀQᵀ, with Q = I - FC⁻ᵀC⁻¹FᵀG/σ²."""
-        half = np.linalg.solve(self.lower, np.broadcast_to(self.prior.T, self.gram.shape))
+        half = linalg.solved(self.lower, np.broadcast_to(self.prior.T, self.gram.shape))
         turned = np.swapaxes(half, -1, -2)
         wide = self._designed(self.mu.half).T
         moved = wide - np.matmul(turned, np.matmul(half, np.matmul(self.gram, wide)))

@@ -4,7 +4,7 @@ import functools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Self, cast
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -51,7 +51,7 @@ class LinearDigests(NamedTuple):
     def messages(self) -> FloatArray:
         meta, factor = self.meta, self.meta.task_factor
         wide = np.broadcast_to(factor.T, self.gram.shape)
-        half = cast(FloatArray, np.linalg.solve(self.lower, wide))
+        half = linalg.solved(self.lower, wide)
         turned = np.swapaxes(half, -1, -2)
         m = self.gram - np.matmul(self.gram, np.matmul(turned, np.matmul(half, self.gram)))
         own = linalg.times(turned, linalg.times(half, self.xy))

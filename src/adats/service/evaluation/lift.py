@@ -18,7 +18,7 @@ from adats.service.evaluation.sequences import (
 FEW = 20  # held-out successes: below, intervals for 0/1 rewards are exact
 FEW_NUMBERS = 60  # held-out rewards that are not 0: below, there is no interval for numbers
 TASK_RATE = 0.03  # where the interval for new tasks is narrowest: at some 270 tasks
-CAUTION = 300, 1000  # its weight is the first over the sum of the second and the same
+CAUTION = 350, 1000  # its weight is the first over the sum of the second and the same
 
 
 class RewardMoments(NamedTuple):
@@ -52,12 +52,9 @@ class Sides(NamedTuple):
 
     @property
     def errors(self) -> tuple[Any, Any]:
-        """Squared standard errors of the two means: of scores Y/P(side), centred by the means."""
-        n = np.maximum(self.size, 1)
-        return (
-            self.policy.squares / (n * (1 - self.share)) ** 2,
-            self.holdout.squares / (n * self.share) ** 2,
-        )
+        """Squared standard errors of the two means, by the shares that came about."""
+        own, held = (side.squares / np.maximum(side.size, 1) ** 2 for side in self[:2])
+        return own, held
 
     def as_arrays(self) -> "Sides":
         policy, holdout = (

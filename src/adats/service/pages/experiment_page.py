@@ -12,6 +12,7 @@ from adats.service.pages import figures
 from adats.service.pages.content import ExperimentContent, arm_name
 from adats.service.pages.figures import COLOURS, Line, Slope, moment, number, percent
 from adats.service.pages.html import escape, experiment_url, figure, table, task_url
+from adats.service.served_models import MODELS
 from adats.service.spec import ExperimentSpec
 
 Health = Sequence[tuple[str, int]]  # what only the running service knows, and how often
@@ -38,7 +39,7 @@ def experiment_body(content: ExperimentContent, base: str, health: Health) -> st
 
 def reward_words(spec: ExperimentSpec) -> figures.Words:
     """How rewards are written: those of 0 and 1 in per cent."""
-    return percent if spec.model == "binary" else number
+    return percent if MODELS[spec.model].rates else number
 
 
 # figures: each is empty where there is nothing to show yet

@@ -67,6 +67,7 @@ class PostgresStore(PostgresReader):
         self._clock = (0.0, 0.0)  # the database's time, and when that was
         self.now_from(self._connection)
         self.waited = 0.0
+        self._looked = 0.0  # for sessions that have stopped
         self.lock_wait: float | None = None
         self._clear()
 
@@ -223,6 +224,9 @@ class PostgresStore(PostgresReader):
         return taken._replace(row=row_now, rewards=progress.rewards)
 
     def waiting(self, for_long: float = 0.0) -> list[int]:
+        if time.monotonic() > self._looked + 1.0:
+            self._looked = time.monotonic()
+            self._all(sql.END_STOPPED)
         return [row[0] for row in self._all(sql.WAITING, (for_long,))]
 
     def counts(self, experiment: int) -> dict[Bucket, Counts]:

@@ -87,6 +87,13 @@ SELECT {BLOCK_AND_TIME}, nextval('event_ids'), NULL, NULL, NULL, NULL, NULL, NUL
 WAITING = f"""
 SELECT experiment FROM queue GROUP BY experiment HAVING min(time) <= {NOW} - %s ORDER BY min(time)
 """
+# A client that has stopped between the messages of a pipeline: no timeout of PostgreSQL ends it.
+END_STOPPED = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE application_name = 'adats' AND datname = current_database() AND usename = current_user
+    AND state = 'active' AND wait_event = 'ClientRead' AND xact_start IS NOT NULL
+    AND state_change < clock_timestamp() - interval '5 s'
+"""
 
 _FOLDED = "x(id bigint, e int, seq bigint, s text, n bigint, p text, g bigint, z smallint)"
 WRITE = f"""

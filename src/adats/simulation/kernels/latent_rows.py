@@ -224,5 +224,5 @@ def settled(meta: LatentLinearMeta, stats: RowSites) -> RowSites:
     sites = np.moveaxis(stats.sites_of(count), 0, -1).copy()
     rows, table = fresh(stats.rows, stats.table)
     for j in range(count):
-        settle(meta.model == "count", rows, table, means[j], covs[j], sites[j])
+        settle(meta.family.counts, rows, table, means[j], covs[j], sites[j])
     return stats.with_sites(np.moveaxis(sites, -1, 0).copy(), meta.anchor.number)

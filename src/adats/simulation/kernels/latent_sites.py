@@ -14,7 +14,6 @@ from adats.models.latent import sites as ep
 from adats.models.latent.family import LARGEST
 from adats.models.latent.family import NODES as RATE_NODES
 from adats.models.latent.family import WEIGHTS as RATE_WEIGHTS
-from adats.models.latent.level import LevelPrior
 from adats.models.latent.meta import LatentMeta
 from adats.simulation.kernels.common import compiled, compiled_sums, exact, inlined
 
@@ -187,10 +186,10 @@ def settle(
 
 def settled(meta: LatentMeta, stats: Any) -> Any:
     """The statistics with the sites that the meta-belief's anchor gives them."""
-    prior: Any = meta.anchor.prior
-    if not isinstance(prior, LevelPrior):
+    found = meta.anchor.prior.by_level()
+    if found is None:
         return stats
+    mean, own, shared = found
     sites = stats.sites_of(meta.log_weights.size).copy()
-    shared = prior.shared.ravel()  # every candidate has its own
-    settle(meta.model == "count", stats.table, prior.mean, prior.own, shared, sites)
+    settle(meta.family.counts, stats.table, mean, own, shared.ravel(), sites)
     return stats.with_sites(sites, meta.anchor.number)

@@ -6,41 +6,44 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from adats.models import GaussianMeta, LinearMeta
 from adats.models.core import checks
 from adats.models.core.frozen import fill
-from adats.models.core.types import FloatArray, JsonDict, Rng
+from adats.models.core.types import FloatArray, JsonDict, MetaBelief, Rng
 from adats.simulation.kernels.registry import GAUSSIAN_ARMS, register
 from adats.simulation.problems.problem import BuiltInProblem, Instance, Start
 
 
 @dataclass(frozen=True, eq=False, init=False)
 class PriorProblem(BuiltInProblem[Any]):
-    """mu_* is drawn from a Gaussian or linear prior, as it stands, and tasks as it says.
+    """mu_* is drawn from a prior for numbers, as it stands, and tasks as it says.
 
     Of a linear prior `features` are those of the arms, a row each.
     """
 
-    prior: Any
+    prior: MetaBelief
     features: FloatArray | None
+    noise: float
     name: ClassVar[str] = "prior"
     mu: Any = None  # it is drawn in every run
 
-    def __init__(self, prior: GaussianMeta | LinearMeta, features: ArrayLike | None = None) -> None:
-        if not isinstance(getattr(prior, "noise", None), float | np.ndarray):
-            raise ValueError("prior must be a GaussianMeta or a LinearMeta: noise, and one model")
-        if np.ptp(prior.noise) > 0:
-            raise ValueError("noise must be the same for all arms to be simulated")
+    def __init__(self, prior: MetaBelief, features: ArrayLike | None = None) -> None:
+        noise = prior.figures().get("noise")
+        if noise is None:
+            raise ValueError(
+                f"rewards of a {prior.model} model have no noise: give a prior that has"
+            )
+        if np.ptp(noise) > 0:
+            raise ValueError("noise must be the same for all arms and models to be simulated")
         if bool(prior.n_features) != (features is not None):
             raise ValueError("features are given for a linear prior, a row an arm, and only there")
         rows = None if features is None else checks.array("features", features, ndim=2)
         if rows is not None and rows.shape[1] != prior.n_features:
             raise ValueError(f"features must have {prior.n_features} columns, got {rows.shape}")
-        fill(self, prior=prior, features=rows, mu=None)
+        fill(self, prior=prior, features=rows, noise=float(np.max(noise)), mu=None)
 
     @property
     def arms(self) -> int:
-        return int(self.prior.n_arms) if self.features is None else len(self.features)
+        return self.prior.n_arms if self.features is None else len(self.features)
 
     def new_meta(self) -> Any:
         return self.prior
@@ -55,7 +58,7 @@ class PriorProblem(BuiltInProblem[Any]):
         return Instance(theta, rng.standard_normal(rounds), rows)
 
     def reward(self, mean: float, draw: float) -> float:
-        return mean + float(np.max(self.prior.noise)) * draw
+        return mean + self.noise * draw
 
 
 register(PriorProblem, "gaussian", **GAUSSIAN_ARMS)
