@@ -40,7 +40,7 @@ from served import Local
 
 CLOSE = {"rtol": 1e-8, "atol": 1e-8}
 # Standard deviations by which beliefs of clicks and counts may differ when rewards come in another
-# order, or several at once: 0.042 were seen in 42,000 of them
+# order, or several at once: 0.042 were seen in 55,000 of them
 NEARLY = 0.1
 TENANT = "default"
 STORED = ("counted", "held", "late")  # what becomes of a reward that is new
