@@ -109,7 +109,8 @@ def saving_figure(savings: Mapping[str, tuple[float, float, float]]) -> "Figure"
         margin = 0.08 * (ends[1] - ends[0]) or 1.0
         axes.set_xlim(ends[0] - margin, ends[1] + margin)
         axes.tick_params(axis="y", length=0)
-        axes.set_xlabel("part of the regret that sharing saves, %, with its 90 % interval")
+        what = "part of the regret that sharing saves (below 0: that the other saves)"
+        axes.set_xlabel(f"{what}, %, with its 90 % interval")
         _plain(axes, "x")
     return figure
 
