@@ -119,6 +119,20 @@ def test_where_no_index_has_a_light_tail_it_is_thompson_sampling(monkeypatch):
     assert len(found.candidates) == 5
 
 
+@pytest.mark.usefixtures("few_runs")
+@pytest.mark.parametrize("widths", [(1.1,), (0.0,)])
+def test_tuning_ends_when_its_time_is_over(widths, monkeypatch):
+    """One block of every stage is played; who is not in the last one goes by the third."""
+    monkeypatch.setattr("adats.simulation.tuning.WIDTHS", widths)
+    problem = GaussianProblem(3)
+    found = tune(problem, tasks=5, rounds=60, seed=1, runs=2000, seconds=1e-9)
+    assert [one.runs for one in found.candidates[:2]] == [100, 100]
+    assert {one.runs for one in found.candidates[2:]} <= {20}
+    assert found == tune(problem, tasks=5, rounds=60, seed=1, runs=2000, seconds=1e-9)
+    with pytest.raises(ValueError, match="seconds must be positive"):
+        tune(problem, tasks=5, rounds=60, seed=1, runs=2000, seconds=0.0)
+
+
 def test_too_few_runs_for_a_tail():
     with pytest.raises(ValueError, match="at least 10000"):
         tune(GaussianProblem(2), tasks=2, rounds=5, seed=1, runs=500)

@@ -1,7 +1,7 @@
 """The report of an experiment, from its counters and from what is believed."""
 
 import math
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, cast
 
 import numpy as np
@@ -76,7 +76,9 @@ def report_of(
         },
         stop=stop,
         sentence=sentence,
-        alarms=alarms_of(counts, spec, stop, now),
+        alarms=alarms_of(
+            counts, spec, snapshot.all_arms, stop, now, partial(view.decisions, row.id)
+        ),
         state_version=row.version,
         prior_version=row.prior_version,
     )

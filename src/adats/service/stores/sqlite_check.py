@@ -1,8 +1,9 @@
 """Whether a store in SQLite is as it was written: all of it at once, or slice by slice.
 
-A slice is some rows of a table: their checksums, and that every index leads to them. After the last
-slice of a table its pages are looked at, and the entries of its indices are counted, so that no row
-can be gone. That takes about a second for a million rows, and keeps nobody waiting.
+A slice is some rows of a table: their checksums, and that their numbers and every index lead to
+them. After the last slice of a table the entries of its indices are counted, so that no row can be
+gone. The pages of a small table are looked at too: SQLite does that all at once, and whoever
+forgets a task would wait for it.
 """
 
 import sqlite3
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from adats.service.stores.sqlite import SQLiteReadView
 
 SLICE = 1000  # rows
+MOST_FOR_PAGES = 20_000  # rows of a table whose pages are looked at all at once
 
 
 class _Table(NamedTuple):
@@ -97,7 +99,8 @@ class Scrub:
             return found
         if forgotten == self._forgotten and not found:  # nothing was taken out meanwhile
             found += view.look(lambda connection: list(_counted(connection, table, self._rows)))
-        found += view.look(lambda connection: list(_pages(connection, table)))
+        if self._rows <= MOST_FOR_PAGES:
+            found += view.look(lambda connection: list(_pages(connection, table)))
         if table == "experiments":
             found += _check_sums(view)
         following = dict(zip(TABLES, [*TABLES][1:], strict=False)).get(table)
@@ -140,6 +143,7 @@ def _slice(
                 what.parse(row)
             except DamagedStore as error:
                 found.append(str(error))
+        found += _not_found(connection, table, part, (after, limit))
         for index, columns in what.indices.items():
             found += _not_in_index(connection, table, index, columns, part, (after, limit))
         size, last = len(kept), kept[-1][0] if len(kept) == limit else None
@@ -148,6 +152,19 @@ def _slice(
             raise
         found.append(f"{table} cannot be read: {error}; restore a copy of the store")
     return found, size, last
+
+
+def _not_found(
+    connection: sqlite3.Connection, table: str, part: str, values: tuple[int, int]
+) -> Iterator[str]:
+    """Rows that are there, but not where one looks for their number."""
+    sql = (
+        f"SELECT count(*) FROM (SELECT rowid AS row {part}) s WHERE NOT EXISTS "
+        f"(SELECT 1 FROM {table} t WHERE t.rowid = s.row)"
+    )
+    (lost,) = connection.execute(sql, values).fetchone()
+    if lost:
+        yield f"{lost} rows of {table} are not in their place; restore a copy of the store"
 
 
 def _not_in_index(
