@@ -241,8 +241,11 @@ def cut_off(clients):
     return asked + sum(len(client.sent) - len(client.heard) for client in clients)
 
 
-def kill_often(db, clients, *, times, seed, experiments=EXPERIMENTS, check_every=1, longest=0.4):
-    """Kill the service under load again and again; after some starts the store is looked at."""
+def kill_often(
+    db, clients, *, times, seed, experiments=EXPERIMENTS, check_every=1, longest=0.4, least=1
+):
+    """Kill the service under load again and again, once it has answered at `least` so often; after
+    some starts the store is looked at."""
     rng = random.Random(seed)
     for i in range(times):
         with process(db) as service:
@@ -251,10 +254,10 @@ def kill_often(db, clients, *, times, seed, experiments=EXPERIMENTS, check_every
                 check_service(service, db, clients, experiments)
             known = heard(clients)
             with loaded(service.url, clients):
-                wait_for(lambda before=known: heard(clients) > before)
+                wait_for(lambda before=known: heard(clients) >= before + least, 60)
                 time.sleep(rng.uniform(0.0, longest))  # the moment is the point
                 service.process.kill()
-            assert heard(clients) > known
+            assert heard(clients) >= known + least
         if i % check_every == 0:
             check_log(db, clients, experiments)
 
@@ -373,7 +376,7 @@ def check_statistics(view, row, agent, decisions):
 
 def check_service(service, db, clients, experiments=EXPERIMENTS):
     """The log, and that the posteriors which the service gives are those of the library."""
-    wait_for(lambda: not waits(db))
+    wait_for(lambda: not waits(db), 60)
     agents = check_log(db, clients, experiments)
     with Connection(service.url) as connection:
         for name, agent in agents.items():

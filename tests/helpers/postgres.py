@@ -3,10 +3,8 @@
 import atexit
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
-import time
 import warnings
 from contextlib import suppress
 from functools import cache
@@ -48,11 +46,10 @@ def server():
 
 def kill_and_restart():
     """What becomes of a server that loses its power, but for what the disk had not got."""
-    pid = server().get_pid()
-    os.kill(pid, signal.SIGKILL)
-    with suppress(psutil.NoSuchProcess):
-        psutil.Process(pid).wait(10)
-    time.sleep(0.2)  # its children see it
+    running = psutil.Process(server().get_pid())
+    children = running.children(recursive=True)
+    running.kill()
+    psutil.wait_procs([running, *children], 60)  # they hold its memory until they see it
     for _ in range(3):  # it takes long where others compute
         with suppress(subprocess.TimeoutExpired):
             server().ensure_postgres_running()

@@ -42,7 +42,7 @@ def process(db, *options, **settings):
     finally:
         running.terminate()
         try:
-            running.wait(15)
+            running.wait(60)
         finally:
             running.kill()
             running.wait()

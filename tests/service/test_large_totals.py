@@ -12,7 +12,6 @@ from adats.service import folds
 from adats.service.messages import DecisionRequest, NewArm, RewardRequest
 from adats.service.replay import replay
 from adats.service.served_experiment import ServedExperiment
-from adats.service.spec import parse
 from adats.service.stores.sqlite import SQLiteReadView, SQLiteStore
 from served import GAUSSIAN, Local, wrong_in
 
@@ -59,7 +58,7 @@ def read(path):
     with SQLiteReadView(path) as view:
         row = view.experiment("default", "x")
         found = view.unfolded_tasks(row.id, row.total_version)
-        return ServedExperiment(parse(row.spec), row, view), len(found)
+        return ServedExperiment(row, view), len(found)
 
 
 def test_who_reads_the_store_knows_what_memory_knows(local):

@@ -3,6 +3,7 @@
 import os
 import time
 import warnings
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import replace
@@ -111,7 +112,8 @@ class Agent(BatchVerbs):
         self._columns = None
         self._warned = False  # about propensities of 1
         self._said_one_by_one = False
-        self._told: dict[Any, None] = {}  # the last decisions of `ask` that got a reward
+        # the last decisions of `ask` that got a reward; a dict would be slow to find the first
+        self._told: OrderedDict[Any, None] = OrderedDict()
         self._stale: list[Task] | None = None  # to be brought up to date; None: not known
         self._kept: dict[Task, TaskState | None] | None = None  # for a batch that fails to put back
         self._blank = self._setup.new_state(self._meta)  # of a task of which nothing is known
@@ -253,17 +255,18 @@ class Agent(BatchVerbs):
         for pending still. Where rewards are binary or counts, so many `pulls` and `successes`, the
         sum of their rewards, may stand in place of single rewards; fractions are legal.
         """
-        counts = None  # of a decision of a batch
+        counts = number = None  # counts: of a decision of a batch
         if decision is not None:
             if not isinstance(decision, Decision):
                 raise ValueError(f"tell takes a Decision from ask, or task=; got {decision!r}")
             if task is not None or action is not None or features is not None:
                 raise ValueError("give a decision, or task, action and features, not both")
             task, action, features = decision.task, decision.action, decision.features
-            if type(decision.decision_id) is int and decision.decision_id >= OF_A_BATCH:
-                counts = self._counts_of([decision.decision_id])
-            elif decision.decision_id in self._told:
-                warnings.warn(TWICE.format(decision.decision_id), stacklevel=2)
+            number = decision.decision_id
+            if type(number) is int and number >= OF_A_BATCH:
+                counts = self._counts_of([number])
+            elif number in self._told:
+                warnings.warn(TWICE.format(number), stacklevel=2)
         elif task is None:
             raise ValueError("tell needs a decision, or task= and action= (or features=)")
         task = task_name(task)
@@ -285,9 +288,9 @@ class Agent(BatchVerbs):
         if counts is not None:
             self._rewarded = decision_numbers.with_rewards(self._rewarded, counts)
         elif decision is not None:
-            self._told[decision.decision_id] = None
+            self._told[number] = None
             if len(self._told) > REMEMBERED:
-                del self._told[next(iter(self._told))]
+                self._told.popitem(last=False)
         if before.RENEWS and self._meta.generation:
             if self._meta.generation != before.generation:
                 self._stale = None

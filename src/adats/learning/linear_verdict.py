@@ -64,8 +64,8 @@ def judged(gains: FloatArray, saved: "Savings", *, few: bool) -> Verdict:
         f"the shared prior predicts tasks that it has not seen {how} than each could by itself: "
         f"their rewards are {math.exp(min(gain, 50.0)):.3g} times as likely, a task on average"
     )
-    over = Saving(saved.share, saved.se)
-    return Verdict(answer, None, saved.share, (over.low, over.high), (reason,), over)
+    over = Saving(1.0 - saved.share, saved.se)
+    return Verdict(answer, None, over.part, (over.low, over.high), (reason,), over)
 
 
 def held_out_gains(table: LinearTable, *, diagonal: bool, seed: int) -> FloatArray:

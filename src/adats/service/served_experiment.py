@@ -25,7 +25,7 @@ from adats.service.group import Group
 from adats.service.messages import DecisionRequest
 from adats.service.past import Past
 from adats.service.snapshot import LearnedTask, Snapshot, other_fields
-from adats.service.spec import KEPT, ExperimentSpec, parse
+from adats.service.spec import KEPT, parse
 from adats.service.stores.interface import (
     DecisionRow,
     ExperimentRow,
@@ -43,15 +43,16 @@ RENEWED_AT_ONCE = 32  # tasks, when one is forgotten that they may have learned 
 class ServedExperiment:
     """AdaTS with its tasks in a store, a holdout, and randomness keyed by the decision."""
 
-    def __init__(self, spec: ExperimentSpec, row: ExperimentRow, store: TaskReader) -> None:
+    def __init__(self, row: ExperimentRow, store: TaskReader) -> None:
         """As its row has it; `Invalid` if the parts do not fit."""
-        self.id, self.spec, self._key = row.id, spec, row.seed.to_bytes(8, "little")
+        self.id, self._key = row.id, row.seed.to_bytes(8, "little")
         self._bits = np.random.PCG64(0)
         self._rng = np.random.Generator(self._bits)
         self.past: Past | None = None  # what there was before each fold, if it is kept
         self._commit = OpenCommit()
         self.changes = msgspec.json.decode(row.arms, type=list[Change])
         self.snapshot = _first(row.spec)
+        self.spec = self.snapshot.spec
         for change in self.changes:
             self.snapshot = self.snapshot.changed(change)
         self.task_cache = TaskCache(

@@ -169,8 +169,8 @@ def _packed(state: TaskState, generation: int | None) -> TaskRow:
     pulls = state.stats.arm_pulls
     rewards = 0.0 if pulls is None else float(pulls.sum())
     size = int(2 * math.log2(1 + rewards)) if rewards > 0 else None
-    row = TaskRow(state.stats.flat().tobytes(), state.rounds, pending, generation)
-    return row._replace(design=design, size=size)
+    stats = state.stats.flat().tobytes()
+    return TaskRow(stats, state.rounds, pending, generation, design=design, size=size)
 
 
 def unpacked(row: TaskRow, blank_of: Callable[[FloatArray | None], TaskState]) -> TaskState:

@@ -62,6 +62,13 @@ class Stats(Protocol):
     def add_many(cls, rows: FloatArray, at: IntArray, actions: Any, sums: FloatArray) -> None: ...
 
 
+class RowStats(Stats, Protocol):
+    """Where arms are rows of features: `gram` is the sum of aaᵀ over all pulls."""
+
+    @property
+    def gram(self) -> FloatArray: ...
+
+
 B = TypeVar("B", covariant=True)
 
 

@@ -1,11 +1,12 @@
 """What every store must keep: `adats.testing.check_store` runs all of it."""
 
 import threading
+import time
 from collections.abc import Callable
 from itertools import count
 
 from adats.service.engine import Engine
-from adats.service.errors import DamagedStore
+from adats.service.errors import DamagedStore, StoreError
 from adats.service.messages import DecisionRequest, RewardRequest
 from adats.service.replay import replay
 from adats.service.spec import parse
@@ -24,6 +25,7 @@ from adats.service.stores.interface import (
     TaskRow,
 )
 
+MOST_TRIES = 500  # to begin
 Open = Callable[[str], Store]  # the store of this name; a new one is empty
 SPEC = (
     '{"arms":["a","b"],"model":"gaussian","noise":1.0,"prior":{"given":'
@@ -385,8 +387,15 @@ def _decision(
 
 
 def _begin(store: Store, row: ExperimentRow) -> None:
-    """Whoever has taken an experiment numbers its versions."""
-    store.begin()
+    """Whoever has taken an experiment numbers its versions. Others may hold a lock for a moment."""
+    for _ in range(MOST_TRIES):
+        try:
+            store.begin()
+            break
+        except StoreError:
+            time.sleep(0.01)
+    else:
+        store.begin()
     store.take(row.id)
 
 

@@ -1,8 +1,9 @@
 """Whether a store in SQLite is as it was written: all of it at once, or slice by slice.
 
-A slice is some rows of a table: their checksums, and that every index leads to them. After the last
-slice of a table its pages are looked at, and the entries of its indices are counted, so that no row
-can be gone. That takes about a second for a million rows, and keeps nobody waiting.
+A slice is some rows of a table: their checksums, and that their numbers and every index lead to
+them. After the last slice of a table the entries of its indices are counted, so that no row can be
+gone. The pages of a small table are looked at too: SQLite does that all at once, and whoever
+forgets a task would wait for it.
 """
 
 import sqlite3
@@ -12,23 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adats.service.counters import SEVERAL, of_rewards, tally
 from adats.service.errors import DamagedStore, StoreError
+from adats.service.stores import interface
 from adats.service.stores import sqlite_rows as rows
-from adats.service.stores.interface import (
-    BeliefRow,
-    Bucket,
-    ChangeRow,
-    Counts,
-    DecisionRow,
-    ExperimentRow,
-    KeyRow,
-    RewardRow,
-    TaskRow,
-)
 
 if TYPE_CHECKING:
     from adats.service.stores.sqlite import SQLiteReadView
 
 SLICE = 1000  # rows
+MOST_FOR_PAGES = 20_000  # rows of a table whose pages are looked at all at once
 
 
 class _Table(NamedTuple):
@@ -38,10 +30,10 @@ class _Table(NamedTuple):
 
 
 TABLES = {
-    "experiments": _Table(rows.columns(ExperimentRow), rows.experiment_from, {}),
+    "experiments": _Table(rows.columns(interface.ExperimentRow), rows.experiment_from, {}),
     "totals": _Table("experiment, total, crc", rows.total_from, {}),
     "tasks": _Table(
-        f"experiment, task, {rows.columns(TaskRow)}",
+        f"experiment, task, {rows.columns(interface.TaskRow)}",
         rows.task_from,
         {
             "tasks_by_name": "experiment, task",
@@ -51,7 +43,7 @@ TABLES = {
         },
     ),
     "decisions": _Table(
-        rows.columns(DecisionRow),
+        rows.columns(interface.DecisionRow),
         rows.decision_from,
         {
             "decisions_by_name": "experiment, decision_id",
@@ -61,15 +53,15 @@ TABLES = {
         },
     ),
     "rewards": _Table(
-        rows.columns(RewardRow),
+        rows.columns(interface.RewardRow),
         rows.reward_from,
         {"rewards_by_decision": "decision", "rewards_by_name": "decision, reward_id, reward"},
     ),
-    "changes": _Table(rows.columns(ChangeRow), rows.change_from, {}),
+    "changes": _Table(rows.columns(interface.ChangeRow), rows.change_from, {}),
     "beliefs": _Table(
-        rows.columns(BeliefRow), rows.belief_from, {"beliefs_by_experiment": "experiment"}
+        rows.columns(interface.BeliefRow), rows.belief_from, {"beliefs_by_experiment": "experiment"}
     ),
-    "keys": _Table(rows.columns(KeyRow), rows.key_from, {}),
+    "keys": _Table(rows.columns(interface.KeyRow), rows.key_from, {}),
 }
 PARTIAL = {  # only where it is not null
     "tasks_by_generation": "generation",
@@ -107,7 +99,8 @@ class Scrub:
             return found
         if forgotten == self._forgotten and not found:  # nothing was taken out meanwhile
             found += view.look(lambda connection: list(_counted(connection, table, self._rows)))
-        found += view.look(lambda connection: list(_pages(connection, table)))
+        if self._rows <= MOST_FOR_PAGES:
+            found += view.look(lambda connection: list(_pages(connection, table)))
         if table == "experiments":
             found += _check_sums(view)
         following = dict(zip(TABLES, [*TABLES][1:], strict=False)).get(table)
@@ -150,6 +143,7 @@ def _slice(
                 what.parse(row)
             except DamagedStore as error:
                 found.append(str(error))
+        found += _not_found(connection, table, part, (after, limit))
         for index, columns in what.indices.items():
             found += _not_in_index(connection, table, index, columns, part, (after, limit))
         size, last = len(kept), kept[-1][0] if len(kept) == limit else None
@@ -158,6 +152,19 @@ def _slice(
             raise
         found.append(f"{table} cannot be read: {error}; restore a copy of the store")
     return found, size, last
+
+
+def _not_found(
+    connection: sqlite3.Connection, table: str, part: str, values: tuple[int, int]
+) -> Iterator[str]:
+    """Rows that are there, but not where one looks for their number."""
+    sql = (
+        f"SELECT count(*) FROM (SELECT rowid AS row {part}) s WHERE NOT EXISTS "
+        f"(SELECT 1 FROM {table} t WHERE t.rowid = s.row)"
+    )
+    (lost,) = connection.execute(sql, values).fetchone()
+    if lost:
+        yield f"{lost} rows of {table} are not in their place; restore a copy of the store"
 
 
 def _not_in_index(
@@ -217,9 +224,9 @@ def _check_sums(view: "SQLiteReadView") -> list[str]:
     return found
 
 
-def _check_counters(view: "SQLiteReadView", row: ExperimentRow) -> Iterator[str]:
+def _check_counters(view: "SQLiteReadView", row: interface.ExperimentRow) -> Iterator[str]:
     """That they are those of the log."""
-    counts: dict[Bucket, Counts] = {}
+    counts: dict[interface.Bucket, interface.Counts] = {}
     made = counted = 0
     received = {}
     for decision in view.decisions(row.id):

@@ -73,6 +73,7 @@ _ACTION, *_LISTS = (
     DecisionRow._fields.index(name) - 1
     for name in ("action", "propensity", "reward", "counted", "metrics")
 )
+_REWARD, _METRICS = (RewardRow._fields.index(name) - 1 for name in ("reward", "metrics"))
 _LATER = [DecisionRow._fields.index(name) - 1 for name in LATER]
 _NEW = ", ".join(f"{f} = v.column{i}" for i, f in enumerate((*LATER, CHECKSUM), 1))
 SAVE_DECISION = Statement(
@@ -131,8 +132,9 @@ def later_part(row: DecisionRow) -> list[Any]:
 
 
 def reward_to_keep(row: RewardRow) -> list[Any]:
-    kept = row._replace(reward=reward_column(row.reward), metrics=to_column(row.metrics))
-    return sealed(kept, 1)
+    values: list[Any] = list(row[1:])
+    values[_REWARD], values[_METRICS] = reward_column(row.reward), to_column(row.metrics)
+    return [*values, checksum(_covered(RewardRow, values))]
 
 
 def task_to_keep(key: TaskKey, row: TaskRow) -> list[Any]:
