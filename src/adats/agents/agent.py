@@ -302,6 +302,8 @@ class Agent(BatchVerbs):
         if self._stale is None:
             self._stale = self._book.stale(meta)
             self._stale.reverse()
+        if not self._stale:
+            return
         found: dict[Task, TaskState] = {}
         most = meta.renewals(1)
         while self._stale and len(found) < most:
