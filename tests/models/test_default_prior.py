@@ -242,3 +242,18 @@ def test_a_base_rate_of_one_in_two_hundred_is_in_reach():
 def test_features_that_do_not_fit(options, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         default_prior(**options)
+
+
+@pytest.mark.parametrize("rewards", ["binary", "count", "number"])
+@pytest.mark.parametrize("of", [{"arms": ["a", "b"]}, {"dim": 2}])
+def test_attributes_start_from_what_there_is_without_them(rewards, of):
+    """A task whose attributes are 0 has the prior of all tasks without; of others less is known."""
+    scale = {"scale": 2.0} if rewards == "number" else {}
+    plain = default_prior(rewards=rewards, **of, **scale).task_prior()
+    meta = default_prior(rewards=rewards, attributes=2, **of, **scale)
+    same, other = (meta.task_prior(design=np.kron([1, *z], np.eye(2))) for z in ([0, 0], [1, -1]))
+    np.testing.assert_allclose(same.mean, plain.mean, rtol=1e-9)
+    np.testing.assert_allclose(same.scale, plain.scale, rtol=1e-9)
+    assert (other.scale > plain.scale).all()
+    with pytest.raises(ValueError, match="attributes"):
+        default_prior(rewards=rewards, attributes=-1, **of, **scale)

@@ -189,8 +189,11 @@ def test_attributes_need_no_linear_prior_in_figures(url, tmp_path, spec, prior, 
         design = design_of(DECLARED, PEOPLE[i % 4], 2)
         agent.tell(task=f"t{i % 4}", action=decision["action"], reward=reward, design=design)
     check_beliefs(url, agent, tmp_path, 0.05 if spec is BY_DEFAULT else 1e-9)
-    added = ("POST", AT + "/arms", {"arm": "new", "like": "calm"})
-    assert talk(url, [added])[0][0] == 422
+    if features is None:
+        assert [part["name"] for part in believed(url, "t1")["parts"]] == list(ARMS)
+        for more in ({"like": "calm"}, {}):
+            status, answer = talk(url, [("POST", AT + "/arms", {"arm": "new"} | more)])[0]
+            assert (status, answer["field"]) == (422, "arm")
     assert talk(url, [("GET", AT)])[0][1]["arms"] == list(ARMS)
 
 

@@ -101,7 +101,8 @@ def names_of(served: ServedExperiment) -> list[Arm]:
 
 def _names(served: ServedExperiment, size: int) -> list[Arm]:
     """Of arms, or the numbers of coefficients."""
-    arms = None if served.snapshot.dim else served.snapshot.all_arms
+    now = served.snapshot
+    arms = None if now.dim and now.meta.arms is None else now.all_arms
     return list(range(size)) if arms is None else list(arms)
 
 

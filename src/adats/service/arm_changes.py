@@ -37,8 +37,10 @@ def setup_of(spec: ExperimentSpec, meta: MetaBelief) -> Setup:
 
 
 def check_change(spec: ExperimentSpec, arms: Arms, change: Change) -> None:
-    """Raise `Invalid` if the experiment needs an arm that would be retired."""
+    """Raise `Invalid` for an arm that would be retired and is needed, or cannot be added."""
     if not change.retired:
+        if spec.attributes and spec.dim is None and spec.features is None:
+            raise Invalid("arm", "with attributes an experiment has its arms from the start")
         return
     control = _control_of(spec, arms)
     if control is not None:
