@@ -21,7 +21,7 @@ from scipy.special import expit, ndtr
 
 from adats.learning.effects import Prior, Rewards, TaskCounts, counted, linearised, pooled
 from adats.learning.rehearsal import believed, play
-from adats.learning.savings import LEAST, Z90, fits
+from adats.learning.savings import LEAST, Z90, Saving, fits
 from adats.learning.verdict import SURE, Early, verdict
 from adats.models.core.types import FloatArray, Rng
 
@@ -126,7 +126,7 @@ def _sampled(
 
 
 def truth(shape: Shape, counts: TaskCounts, rng: Rng) -> list[tuple[float, float]]:
-    """What sharing by the fit of this log saves in new tasks, over alone and over pooled."""
+    """What is left in new tasks of the regret of alone and of pooled, by the fit of this log."""
     size = max(40_000 // shape.arms, 4000)
     theta, plan = shape.draw(rng, size)
     rows = counts._replace(pulls=plan, sums=plan, lengths=np.maximum(plan.sum(axis=1), 1.0))
@@ -139,7 +139,7 @@ def truth(shape: Shape, counts: TaskCounts, rng: Rng) -> list[tuple[float, float
         unit = max(lost[i].mean(), LEAST * lost[3 - i].mean())
         part = float((lost[i] - lost[0]).mean() / unit)
         rest = lost[i] - lost[0] - part * lost[i]
-        found.append((part, float(rest.std() / unit / math.sqrt(size))))
+        found.append((1 - part, float(rest.std() / unit / math.sqrt(size))))
     return found
 
 
@@ -270,10 +270,11 @@ def line(result: dict[str, Any]) -> str:
     for i, who in enumerate(("alone", "pooled")) if known else ():
         est = np.array([row["saved"][i] for row in known])
         true = np.array([row["truth"][i] for row in known])
-        gap, left = est[:, 0] - true[:, 0], np.maximum(1 - est[:, 0], 1e-9)
+        part, known_part = (np.array([Saving(*one).part for one in x]) for x in (est, true))
+        gap, left = part - known_part, np.maximum(est[:, 0], 1e-9)
         wide = np.hypot(est[:, 1], true[:, 1]) / left  # the truth is simulated too
-        off = np.log(np.maximum(1 - true[:, 0], 1e-9) / left)
-        text += f" | {who}: true {true[:, 0].mean():+.3f}"
+        off = np.log(np.maximum(true[:, 0], 1e-9) / left)
+        text += f" | {who}: true {known_part.mean():+.3f}"
         if len(known) > 20:
             text += f" bias {gap.mean():+.3f} sd {gap.std():.3f} error {est[:, 1].mean():.3f}"
             text += f" covered {(np.abs(off) < Z90 * wide).mean():.3f}"

@@ -1,12 +1,16 @@
 """The house: few rooms, imports between them, and tests that mirror them."""
 
 import ast
+import re
 from collections import defaultdict
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "adats"
 ROOMS = {"agents", "cli", "demo", "learning", "models", "paper", "plots", "service", "simulation"}
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 MODEL_CLASSES = ("Meta", "Stats", "Arms", "Mixture", "Belief", "Posterior", "Digest", "Table")
 
 
@@ -67,6 +71,25 @@ def test_nobody_asks_for_the_class_of_a_model():
         and "." not in ast.unparse(node.args[1])  # a table of another library
     ]
     assert asked == []
+
+
+@pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md"])
+def test_pages_about_the_code_name_what_is_there(page):
+    """Files, and methods of classes without bases: `service/engine.py`, `Engine.load`."""
+    methods = {
+        node.name: {part.name for part in node.body if isinstance(part, DEFINITIONS)}
+        for _, tree in parsed(SOURCE, "*.py")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and not node.bases
+    }
+    text = (ROOT / page).read_text()
+    named = re.findall(r"`([A-Z]\w+)\.(\w+)", text)
+    assert {f"{of}.{name}" for of, name in named if name not in methods.get(of, name)} == set()
+    rooms = (SOURCE, ROOT / "tests", ROOT / "benchmarks")
+    paths = [f"/{path.relative_to(ROOT)}" for room in rooms for path in room.rglob("*.py")]
+    files = set(re.findall(r"`([\w/]+\.py)`", text))
+    assert {name for name in files if not any(p.endswith("/" + name) for p in paths)} == set()
+    assert files
 
 
 def test_no_test_file_imports_another():

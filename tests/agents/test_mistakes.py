@@ -27,6 +27,17 @@ def test_a_decision_that_is_told_twice_is_warned_of():
     agent.tell(task="ann", action="a", reward=1)  # from a log: as often as it says
 
 
+def test_only_the_last_decisions_are_remembered(monkeypatch):
+    monkeypatch.setattr("adats.agents.agent.REMEMBERED", 3)
+    agent = AdaTS(GaussianMeta([0.0, 0.0], 1.0, task_scale=0.1, noise=1.0), seed=1)
+    told = [agent.ask("ann") for _ in range(5)]
+    for decision in told:
+        agent.tell(decision, reward=0.1)
+    agent.tell(told[0], reward=0.1)  # nobody knows of it any more
+    with pytest.warns(UserWarning, match="decision 4 has had its reward already"):
+        agent.tell(told[3], reward=0.1)
+
+
 def test_files_that_are_mixed_up_say_what_to_call(tmp_path):
     prior = default_prior(arms=["a", "b"], rewards="binary")
     with pytest.raises(ValueError, match=r"the prior comes first: save_prior\(prior, path\)"):

@@ -224,7 +224,7 @@ def test_the_report_and_its_figures(model, tmp_path):
 
 
 def test_sentences_have_the_size_and_itsinterval():
-    saving = Saving(0.2, 0.05)
+    saving = Saving(0.8, 0.05)
     known = ("share", "level", 0.2, (0.118, 0.282), (), saving, saving)
     assert sentence(Verdict(*known)) == (
         "Share (arms have means of their own, and a level that the arms of a task share). Sharing "
@@ -232,14 +232,21 @@ def test_sentences_have_the_size_and_itsinterval():
         "and one agent for all."
     )
     assert "would save 20%" in sentence(Verdict("too little data", None, *known[2:]))
-    assert "so alike that sharing saves only 20%" in sentence(
-        Verdict("one for all", None, *known[2:])
+    alike = Verdict("one for all", None, *known[2:])
+    assert "so alike that sharing saves 20% (" in sentence(alike)
+    worse = Saving(1.25, 0.1)
+    alike = alike._replace(saving=worse.part, interval=(worse.low, worse.high), over_pooled=worse)
+    assert sentence(alike) == (
+        "One for all. Tasks are so alike that one agent for all saves 20% (90 % interval: 9% to "
+        "30%) of the regret of sharing."
     )
+    alone = alike._replace(answer="each for itself", over_alone=worse, over_pooled=saving)
+    assert "Each task by itself would save 20% (90 % interval: 9% to 30%)" in sentence(alone)
 
 
 def test_a_promise_that_held_out_tasks_deny_is_said():
     found = made("binary")
-    good, bad = Saving(0.3, 0.01), Gain(-2.0, 0.1)
+    good, bad = Saving(0.7, 0.01), Gain(-2.0, 0.1)
     denied = replace(found, verdict=found.verdict._replace(over_alone=good, gain=bad))
     assert "**They disagree:**" in report_text(denied)
     assert "was not worked out" not in report_text(found)

@@ -273,7 +273,7 @@ def test_a_single_arm_or_no_success_is_no_error():
 
 
 def test_the_rule():
-    none, some = Saving(0.0, 0.01), Saving(0.2, 0.02)
+    none, some = Saving(1.0, 0.01), Saving(0.8, 0.02)
     yes, no = Gain(3.0, 1.0), Gain(2.0, 1.0)
     assert judged(0.01, 0.5, some, some, yes, yes).answer == "share"
     assert judged(0.01, 0.01, some, some, yes, yes).structure == "level"
@@ -282,17 +282,24 @@ def test_the_rule():
     assert judged(0.01, 0.5, some, some, no, yes).answer == "too little data"  # no held-out gain
     assert judged(0.01, 0.5, some, some, yes, no).answer == "too little data"  # nor over pooled
     assert judged(0.01, 0.5, some, none, yes, yes).answer == "one for all"
-    assert judged(0.01, 0.5, some, Saving(0.05, 0.05), yes, yes).answer == "too little data"
-    assert judged(0.01, 0.5, some, Saving(-0.05, 0.1), yes, yes).answer == "one for all"
+    assert judged(0.01, 0.5, some, Saving(0.95, 0.05), yes, yes).answer == "too little data"
+    assert judged(0.01, 0.5, some, Saving(1.05, 0.1), yes, yes).answer == "one for all"
     assert judged(0.01, 0.5, none, some, yes, yes).answer == "each for itself"
-    assert judged(0.5, 0.5, Saving(0.0, 0.1), some, no, yes).answer == "too little data"
+    assert judged(0.5, 0.5, Saving(1.0, 0.1), some, no, yes).answer == "too little data"
 
 
 def test_intervals_are_those_of_the_logarithm_of_what_is_left():
-    saving = Saving(0.2, 0.08)  # 0.8 is left, with an error of a tenth of it
+    saving = Saving(0.8, 0.08)  # 0.8 is left, with an error of a tenth of it
     assert saving.high == pytest.approx(1 - 0.8 * np.exp(-0.1645))
     assert saving.low == pytest.approx(1 - 0.8 * np.exp(0.1645))
-    assert Saving(1.0, 0.01).high < 1.01
+    assert Saving(0.0, 0.01).high < 1.01
+
+
+def test_a_loss_is_what_the_opponent_saves():
+    loss, gain = Saving(1.25, 0.125), Saving(0.8, 0.08)  # each is the other the other way round
+    assert loss.part == pytest.approx(-gain.part) == pytest.approx(-0.2)
+    assert (loss.low, loss.high) == pytest.approx((-gain.high, -gain.low))
+    assert Saving(0.0, 0.0).part == 1.0
 
 
 def test_bad_arrays_raise():

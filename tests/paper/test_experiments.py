@@ -439,6 +439,14 @@ def test_linear_growth_is_told_from_learning(made_up):
     assert verdict(claims.LINEAR_IN_TASKS, steady) == "holds"
     learning = made_up([falling, falling, falling, falling])
     assert verdict(claims.LINEAR_IN_TASKS, learning) == "does not hold"
+    assert verdict(claims.LINEAR_IN_TASKS, steady, learning) == "does not hold"
+    oracle, alone = claims.LINEAR_IN_TASKS.measures([steady, learning])  # means of both panels
+    for measure, row in ((oracle, 0), (alone, 3)):
+        changes = []
+        for o in (steady, learning):
+            mean = o.result.regret[row].mean(axis=0)
+            changes.append(19 * np.polyfit(np.arange(20), mean, 1)[0] / mean.mean())
+        assert measure.value == pytest.approx(np.mean(changes), abs=1e-12)
 
 
 def test_the_second_half_is_judged_apart(made_up):

@@ -12,7 +12,6 @@ from adats.service.counters import DAY, HOUR, HOURS_KEPT, moments
 from adats.service.messages import DecisionRequest, NewArm, RewardRequest
 from adats.service.reports import report
 from adats.service.served_experiment import ServedExperiment
-from adats.service.spec import parse
 from schedules import CASES, TENANT, Play, random_rules, random_schedule
 from served import GAUSSIAN, Local, wrong_in
 
@@ -213,6 +212,6 @@ def test_reports_cost_the_same_however_many_decisions_there_are(local, what):
             if what == "report":
                 report(view, row, local.clock.time + WINDOWED["window"])
             else:
-                prior_belief(ServedExperiment(parse(row.spec), row, view))
+                prior_belief(ServedExperiment(row, view))
             steps.append(len(taken))
     assert steps[1] < 2 * steps[0], steps  # two hours in place of one, ten times the decisions

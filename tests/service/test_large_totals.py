@@ -7,12 +7,11 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from adats.models.latent import base
+from adats.models.latent import anchors
 from adats.service import folds
 from adats.service.messages import DecisionRequest, NewArm, RewardRequest
 from adats.service.replay import replay
 from adats.service.served_experiment import ServedExperiment
-from adats.service.spec import parse
 from adats.service.stores.sqlite import SQLiteReadView, SQLiteStore
 from served import GAUSSIAN, Local, wrong_in
 
@@ -35,7 +34,7 @@ def local(request, tmp_path, monkeypatch):
     monkeypatch.setattr(folds, "LARGE_TOTAL", 0)
     monkeypatch.setattr(folds, "MOST_UNFOLDED", 5 if request.param == FEW else 3)
     if request.param != FEW:
-        monkeypatch.setattr(base, "FEW_REWARDS", 0.0)
+        monkeypatch.setattr(anchors, "FEW_REWARDS", 0.0)
     local = Local(tmp_path / "x.db")
     local.put("x", SPECS[request.param])
     yield local
@@ -59,7 +58,7 @@ def read(path):
     with SQLiteReadView(path) as view:
         row = view.experiment("default", "x")
         found = view.unfolded_tasks(row.id, row.total_version)
-        return ServedExperiment(parse(row.spec), row, view), len(found)
+        return ServedExperiment(row, view), len(found)
 
 
 def test_who_reads_the_store_knows_what_memory_knows(local):

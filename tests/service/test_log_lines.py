@@ -1,15 +1,19 @@
 """Ids of requests in answers and in the log, and a log that stays short when much goes wrong."""
 
 import http.client
+import io
 import json
 import logging
 import sqlite3
 import subprocess
 import sys
+import time
 
+import numpy as np
 import pytest
 
 from adats.service.log_lines import JsonLines, OneASecond, TextLines
+from hammer import wait_for
 from served import GAUSSIAN, call, process
 
 
@@ -65,25 +69,52 @@ def test_an_id_that_cannot_be_is_replaced(service, given):
     assert 1 <= len(found) <= 100
 
 
-def lines(kind, *records):
-    """What is written of records: seconds, level, text."""
-    written, spare = [], OneASecond()
-    for seconds, level, text in records:
-        record = logging.LogRecord("adats.service", level, "", 0, text, ("x",), None)
-        record.created = 1_000_000.0 + seconds
-        if spare.filter(record):
-            written.append(kind().format(record))
-    return written
+class Stream(io.StringIO):
+    """What was written, and when."""
+
+    def __init__(self):
+        super().__init__()
+        self.lines, self.times = [], []
+
+    def write(self, text):
+        self.lines.append(text.rstrip("\n"))
+        self.times.append(time.monotonic())
 
 
-def test_trouble_is_one_line_a_second_at_most():
-    many = [(i / 64, logging.ERROR, f"{i} %s") for i in range(160)]
-    found = [json.loads(line)["message"] for line in lines(JsonLines, *many)]
-    assert found == ["0 x", *(f"{i} x (63 lines left out before)" for i in (64, 128))]
-    back = (-1000.0, logging.ERROR, "%s")  # the clock was put back
-    assert len(lines(JsonLines, *many, back, back)) == 4
-    quiet = [(i / 100, logging.INFO, f"{i} %s") for i in range(5)]
-    assert len(lines(TextLines, *quiet)) == 5
+def told(handler, level, text):
+    handler.handle(logging.LogRecord("x", level, "", 0, "%s", (text,), None))
+
+
+def test_trouble_is_one_line_a_second_and_what_differs_is_not_lost():
+    stream = Stream()
+    handler = OneASecond(stream)
+    with handler.lock:  # on a slow machine too, this is within a second
+        for i in range(160):
+            told(handler, logging.ERROR, "often" if i % 2 else f"kind {i % 6}")
+        for i in range(5):
+            told(handler, logging.INFO, f"all is well {i}")
+        assert stream.lines == ["kind 0", *(f"all is well {i}" for i in range(5))]
+    wait_for(lambda: len(stream.lines) >= 8)
+    said = [stream.times[0], *stream.times[6:]]
+    assert min(np.diff(said)) >= 0.99
+    handler.close()  # as at the end of the process
+    assert stream.lines[6:] == [
+        "often (80 times)",
+        "kind 2 (27 times)",
+        "kind 4 (26 times)",
+        "kind 0 (26 times)",
+    ]
+
+
+def test_what_is_held_back_has_an_end():
+    stream = Stream()
+    handler = OneASecond(stream)
+    with handler.lock:
+        for i in range(130):
+            told(handler, logging.ERROR, f"kind {i}")
+    handler.close()
+    assert len(stream.lines) == 101
+    assert stream.lines[:2] == ["kind 0", "kind 1 (29 others left out)"]
 
 
 def test_a_line_of_json_is_one_line_with_all_of_it():

@@ -13,7 +13,7 @@ from adats.simulation.problems import GaussianProblem, LinearProblem, PriorProbl
 GAUSSIAN = GaussianMeta([0.0, 0.5], 0.5, task_scale=0.2, noise=1.5)
 LINEAR = LinearMeta([0.1, -0.2], 0.25, task_cov=0.01, noise=1.0)
 ROWS = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
-SMALL = {"tasks": 2, "rounds": 6, "seed": 3}
+UNHURRIED = 1e6  # seconds, so that a slow machine plays the same runs
 
 
 def totals(problem, agents, **options):
@@ -98,7 +98,8 @@ def test_tuning_finds_a_policy_with_less_regret_and_no_heavier_tail():
     said = []
     found = tune(
         PriorProblem(GaussianMeta(np.zeros(2), 0.5, task_scale=0.1, noise=1.0)),
-        tasks=10, rounds=60, seed=3, runs=200, progress=lambda *what: said.append(what),
+        tasks=10, rounds=60, seed=3, runs=200, seconds=UNHURRIED,
+        progress=lambda *what: said.append(what),
     )  # fmt: skip
     sampled, *others = found.candidates
     assert sampled.policy == Thompson()
@@ -114,9 +115,23 @@ def test_tuning_finds_a_policy_with_less_regret_and_no_heavier_tail():
 def test_where_no_index_has_a_light_tail_it_is_thompson_sampling(monkeypatch):
     monkeypatch.setattr("adats.simulation.tuning.WIDTHS", (0.0,))
     monkeypatch.setattr("adats.simulation.tuning.CAREFUL", FarSighted(width=0.0))
-    found = tune(GaussianProblem(3), tasks=5, rounds=60, seed=1, runs=200)
+    found = tune(GaussianProblem(3), tasks=5, rounds=60, seed=1, runs=200, seconds=UNHURRIED)
     assert found.policy == Thompson()
     assert len(found.candidates) == 5
+
+
+@pytest.mark.usefixtures("few_runs")
+@pytest.mark.parametrize("widths", [(1.1,), (0.0,)])
+def test_tuning_ends_when_its_time_is_over(widths, monkeypatch):
+    """One block of every stage is played; who is not in the last one goes by the third."""
+    monkeypatch.setattr("adats.simulation.tuning.WIDTHS", widths)
+    problem = GaussianProblem(3)
+    found = tune(problem, tasks=5, rounds=60, seed=1, runs=2000, seconds=1e-9)
+    assert [one.runs for one in found.candidates[:2]] == [100, 100]
+    assert {one.runs for one in found.candidates[2:]} <= {20}
+    assert found == tune(problem, tasks=5, rounds=60, seed=1, runs=2000, seconds=1e-9)
+    with pytest.raises(ValueError, match="seconds must be positive"):
+        tune(problem, tasks=5, rounds=60, seed=1, runs=2000, seconds=0.0)
 
 
 def test_too_few_runs_for_a_tail():

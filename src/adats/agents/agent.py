@@ -3,6 +3,7 @@
 import os
 import time
 import warnings
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import replace
@@ -19,7 +20,7 @@ from adats.agents.decision_numbers import OF_A_BATCH
 from adats.agents.oracles import Oracle
 from adats.agents.policies import Policy
 from adats.agents.prior_source import Drawn, Fixed, Known, Marginal, PriorSource
-from adats.agents.steps import MOVED_TASKS, make_setup
+from adats.agents.steps import make_setup
 from adats.agents.task_columns import ColumnBook
 from adats.agents.task_state import DictBook, TaskState, task_name
 from adats.models.core import checks
@@ -111,7 +112,8 @@ class Agent(BatchVerbs):
         self._columns = None
         self._warned = False  # about propensities of 1
         self._said_one_by_one = False
-        self._told: dict[Any, None] = {}  # the last decisions of `ask` that got a reward
+        # the last decisions of `ask` that got a reward; a dict would be slow to find the first
+        self._told: OrderedDict[Any, None] = OrderedDict()
         self._stale: list[Task] | None = None  # to be brought up to date; None: not known
         self._kept: dict[Task, TaskState | None] | None = None  # for a batch that fails to put back
         self._blank = self._setup.new_state(self._meta)  # of a task of which nothing is known
@@ -253,17 +255,18 @@ class Agent(BatchVerbs):
         for pending still. Where rewards are binary or counts, so many `pulls` and `successes`, the
         sum of their rewards, may stand in place of single rewards; fractions are legal.
         """
-        counts = None  # of a decision of a batch
+        counts = number = None  # counts: of a decision of a batch
         if decision is not None:
             if not isinstance(decision, Decision):
                 raise ValueError(f"tell takes a Decision from ask, or task=; got {decision!r}")
             if task is not None or action is not None or features is not None:
                 raise ValueError("give a decision, or task, action and features, not both")
             task, action, features = decision.task, decision.action, decision.features
-            if type(decision.decision_id) is int and decision.decision_id >= OF_A_BATCH:
-                counts = self._counts_of([decision.decision_id])
-            elif decision.decision_id in self._told:
-                warnings.warn(TWICE.format(decision.decision_id), stacklevel=2)
+            number = decision.decision_id
+            if type(number) is int and number >= OF_A_BATCH:
+                counts = self._counts_of([number])
+            elif number in self._told:
+                warnings.warn(TWICE.format(number), stacklevel=2)
         elif task is None:
             raise ValueError("tell needs a decision, or task= and action= (or features=)")
         task = task_name(task)
@@ -279,35 +282,38 @@ class Agent(BatchVerbs):
         if known is None:
             state = self._setup.drawn(self._meta, state, self._rng)
         decided = decision is not None
-        before = self._meta
-        state, self._meta = self._setup.learn(before, state, stats, pulled, decided=decided)
+        state, meta = self._setup.learn(self._meta, state, stats, pulled, decided=decided)
         self._book.put(task, state)
         if counts is not None:
             self._rewarded = decision_numbers.with_rewards(self._rewarded, counts)
         elif decision is not None:
-            self._told[decision.decision_id] = None
+            self._told[number] = None
             if len(self._told) > REMEMBERED:
-                del self._told[next(iter(self._told))]
-        if before.RENEWS and self._meta.generation:
-            if self._meta.generation != before.generation:
-                self._stale = None
-            self._renew()
+                self._told.popitem(last=False)
+        self._go_on_with(meta)
 
-    def _renew(self) -> None:
-        """Bring the next two stale tasks up to date."""
+    def _go_on_with(self, meta: MetaBelief) -> None:
+        """What all tasks have taught now; the next stale ones are brought up to date."""
+        if meta.generation != self._meta.generation:
+            self._stale = None
+        self._meta = meta
+        if not meta.generation:
+            return
         if self._stale is None:
-            self._stale = self._book.stale(self._meta)
+            self._stale = self._book.stale(meta)
             self._stale.reverse()
-        done = 0
-        while self._stale and done < MOVED_TASKS:
+        found: dict[Task, TaskState] = {}
+        most = meta.renewals(1)
+        while self._stale and len(found) < most:
             task = self._stale.pop()
             state = self._book.get(task)
-            if state is not None and self._meta.is_stale(state.stats):
+            if state is not None and meta.is_stale(state.stats):
+                found[task] = state
                 if self._kept is not None:
                     self._kept.setdefault(task, state)
-                state, self._meta = self._setup.renew(self._meta, state)
-                self._book.put(task, state)
-                done += 1
+        states, self._meta = self._setup.renew(meta, list(found.values()))
+        for task, state in zip(found, states, strict=True):
+            self._book.put(task, state)
 
     # lifecycle
 
@@ -318,8 +324,9 @@ class Agent(BatchVerbs):
 
     def forget(self, task: Task) -> None:
         """Take the task out: the state is that of the remaining log, its actions as given."""
-        self._meta = self._setup.forget(self._meta, self._known(task))
+        meta = self._setup.forget(self._meta, self._known(task))
         self._book.delete(task_name(task))
+        self._go_on_with(meta)
 
     def add_arm(
         self, name: Arm | None = None, *, like: Arm | None = None, features: ArrayLike | None = None

@@ -4,7 +4,7 @@ place: each step takes the task's state and the meta-belief, and gives new ones.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,16 +13,23 @@ from adats.agents.arms import Arms, feature_rows
 from adats.agents.choice import Action, Choice, Holdout, Rule, choose
 from adats.agents.exploration import Explorer, newest_action
 from adats.agents.oracles import BestArm, BestRow, CheckedOracle, Oracle
-from adats.agents.pending import with_pulls, without_pulls
 from adats.agents.policies import Policy, Scene, policy_of
 from adats.agents.prior_source import PriorSource
-from adats.agents.task_state import TaskState
+from adats.agents.task_state import TaskState, with_pulls, without_pulls
 from adats.models.core import checks
 from adats.models.core.frozen import fill
 from adats.models.core.names import arm_names
-from adats.models.core.types import Arm, BoolArray, Design, FloatArray, MetaBelief, Rng, Task
-
-MOVED_TASKS = 2  # stale tasks that a reward brings up to date
+from adats.models.core.types import (
+    Arm,
+    BoolArray,
+    Design,
+    FloatArray,
+    MetaBelief,
+    Rng,
+    RowStats,
+    Stats,
+    Task,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +148,8 @@ class Setup:
         asked, action = state.asked, None
         assert asked is not None
         if rows is not None and self.arms.come_with_decisions:
-            action = newest_action(rows, state.stats.gram + asked, self.rule.oracle, allowed)
+            gram = cast(RowStats, state.stats).gram
+            action = newest_action(rows, gram + asked, self.rule.oracle, allowed)
             if action is None:
                 return None, state
             pulled = np.atleast_2d(rows[action])
@@ -170,7 +178,7 @@ class Setup:
         return state._replace(rounds=state.rounds + 1, pending=pending)
 
     def learn(
-        self, meta: MetaBelief, state: TaskState, stats: Any, pulled: Any, *, decided: bool
+        self, meta: MetaBelief, state: TaskState, stats: Stats, pulled: Any, *, decided: bool
     ) -> tuple[TaskState, MetaBelief]:
         """New statistics, with a reward of what was pulled; was that `decided` here?"""
         rounds, pending = state.rounds, state.pending
@@ -191,16 +199,21 @@ class Setup:
         )
         return new, meta
 
-    def renew(self, meta: MetaBelief, state: TaskState) -> tuple[TaskState, MetaBelief]:
-        """A stale task digested anew, with the same rewards."""
-        old = state.digested(meta)
-        digest, meta = meta.replace_task(old, old.stats, ())
-        kept = None if state.finished else digest
-        return state._replace(stats=digest.stats, digest=kept), meta
+    def renew(
+        self, meta: MetaBelief, states: Sequence[TaskState]
+    ) -> tuple[list[TaskState], MetaBelief]:
+        """Stale tasks digested anew, with the same rewards."""
+        digests, meta = meta.renew([state.digested(meta) for state in states])
+        return [
+            state._replace(stats=digest.stats, digest=None if state.finished else digest)
+            for state, digest in zip(states, digests, strict=True)
+        ], meta
 
     def forget(self, meta: MetaBelief, state: TaskState) -> MetaBelief:
         """The meta-belief without this task."""
-        return meta.absorb(-state.digested(meta).message) if self.source.LEARNS else meta
+        if not self.source.LEARNS:
+            return meta
+        return meta.absorb(-state.digested(meta).message).renewed()
 
     def refit(
         self, meta: MetaBelief, states: Mapping[Task, TaskState], rng: Rng

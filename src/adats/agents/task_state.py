@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adats.models.core import files
-from adats.models.core.types import Design, FloatArray, MetaBelief, Task
+from adats.models.core.types import Design, Digest, FloatArray, IntArray, MetaBelief, Stats, Task
 
 
 class TaskState(NamedTuple):
     """All that is kept of one task."""
 
-    stats: Any
-    digest: Any = None  # the statistics worked out; freed when the task is finished
+    stats: Stats
+    digest: Digest[Any] | None = None  # the statistics worked out; freed when the task is finished
     design: Design = None
     mu: FloatArray | None = None  # MetaTS's draw
     asked: FloatArray | None = None  # pulls that forced exploration asked for; None: it is over
@@ -22,11 +22,12 @@ class TaskState(NamedTuple):
     rounds: int = 0
     pending: FloatArray | None = None
 
-    def digested(self, meta: MetaBelief) -> Any:
+    def digested(self, meta: MetaBelief) -> Digest[Any]:
         """The statistics worked out: now, if they are not yet."""
         if self.digest is not None:
             return self.digest
-        return meta.digest(self.stats, design=self.design)
+        digest: Digest[Any] = meta.digest(self.stats, design=self.design)
+        return digest
 
 
 class DictBook(dict[Task, TaskState]):
@@ -39,6 +40,36 @@ class DictBook(dict[Task, TaskState]):
         """Tasks that had better be digested anew, the oldest digests first."""
         stale = [(task, state.stats) for task, state in self.items() if meta.is_stale(state.stats)]
         return [task for task, _ in sorted(stale, key=lambda one: meta.generation_of(one[1]) or 0)]
+
+
+# pulls that have no reward yet: counts of arms, or the Gram matrix of a linear model
+
+
+def with_pulls(
+    pending: FloatArray | None, rows: FloatArray | None, action: int | IntArray, arms: int
+) -> FloatArray:
+    """The pending pulls and these; `rows` are the features of a linear model."""
+    if rows is None:
+        more = np.zeros(arms)
+        more[action] = 1.0
+    else:
+        pulled = np.atleast_2d(rows[action])
+        more = pulled.T @ pulled
+    return more if pending is None else pending + more
+
+
+def without_pulls(pending: FloatArray, pulled: Any) -> FloatArray:
+    """The pending pulls without these; `pulled` is what the statistics took."""
+    if pending.ndim == 2:
+        rows = np.atleast_2d(pulled)
+        left: FloatArray = pending - rows.T @ rows
+        return left
+    left = pending.copy()
+    left[pulled] -= 1.0
+    return np.maximum(left, 0.0)
+
+
+# files
 
 
 def pack_states(states: Iterable[TaskState]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """`adats tune`: the far-sighted index for a prior, a number of tasks and their length."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ from adats.cli import common
 from adats.models.prior_files import load_prior
 from adats.simulation.problems import PriorProblem
 from adats.simulation.problems.linear import unit_sphere
-from adats.simulation.tuning import LEAST_RUNS, SAMPLED, tune
+from adats.simulation.tuning import LEAST_RUNS, SAMPLED, SECONDS, tune
 
 
 def tune_command(
@@ -23,8 +24,11 @@ def tune_command(
         int, typer.Option(help="Of a linear prior: arms, drawn evenly from the unit sphere.")
     ] = 10,
     runs: Annotated[int, typer.Option(help="Of the last candidates.")] = LEAST_RUNS,
+    seconds: Annotated[
+        float, typer.Option(help="It ends then, with the runs that there are.")
+    ] = SECONDS,
     seed: common.Seed = 1,
-    workers: Annotated[int, typer.Option(help="Processes.")] = 1,
+    workers: Annotated[int | None, typer.Option(help="Processes; all cores by default.")] = None,
     json_to: common.Json = None,
 ) -> None:
     """Find the width and the look-ahead of the far-sighted index by simulation."""
@@ -33,9 +37,10 @@ def tune_command(
     rng = np.random.default_rng(seed)
     features = unit_sphere(rng, arms, meta.n_features) if meta.n_features else None
     problem = PriorProblem(meta, features)
-    options: dict[str, Any] = {"tasks": tasks, "rounds": rounds, "seed": seed, "runs": runs}
+    options: dict[str, Any] = {"tasks": tasks, "rounds": rounds, "seed": seed}
+    options |= {"runs": runs, "seconds": seconds}
     with common.stage_bar("tuning") as show:
-        found = tune(problem, **options, workers=workers, progress=show)
+        found = tune(problem, **options, workers=workers or os.cpu_count() or 1, progress=show)
     rows = [
         {
             "policy": SAMPLED if not vars(one.policy) else "far",
@@ -43,6 +48,7 @@ def tune_command(
             "regret": one.regret,
             "se": one.se,
             "one run in a hundred loses more than": one.tail,
+            "runs": one.runs,
             "chosen": one.policy == found.policy,
         }
         for one in found.candidates

@@ -96,18 +96,21 @@ def sentence(verdict: Verdict) -> str:
     if math.isnan(verdict.saving):
         because = "; ".join(verdict.reasons)
         return f"{start} {because[:1].upper()}{because[1:]}." if because else start
-    size = f"{verdict.saving:.0%}"
-    ends = "90 % interval: {:.0%} to {:.0%}".format(*verdict.interval)
+    part, (low, high), pooled = verdict.saving, verdict.interval, verdict.over_pooled
+    who, whose = "sharing", "the better of each task by itself and one agent for all"
+    if pooled is None:
+        whose = "a task by itself"
+    elif verdict.answer == "one for all":
+        whose = "one agent for all"
+    if part < 0:  # the rival saves
+        part, low, high, whose = -part, -high, -low, "sharing"
+        pool = pooled is not None and pooled.part == verdict.saving
+        who = "one agent for all" if pool else "each task by itself"
+    size = f"{part:.0%} (90 % interval: {low:.0%} to {high:.0%}) of the regret of {whose}"
     if verdict.answer == "one for all":
-        return (
-            f"{start} Tasks are so alike that sharing saves only {size} ({ends}) of the regret of "
-            "one agent for all."
-        )
-    rival = "a task by itself"
-    if verdict.over_pooled is not None:
-        rival = "the better of each task by itself and one agent for all"
+        return f"{start} Tasks are so alike that {who} saves {size}."
     only = "saves" if verdict.answer == "share" else "would save"
-    return f"{start} Sharing {only} {size} ({ends}) of the regret of {rival}."
+    return f"{start} {who.capitalize()} {only} {size}."
 
 
 def report_text(found: "Analysis", command: str | None = None) -> str:
@@ -175,7 +178,8 @@ def _judged(found: "Analysis", linear: bool) -> list[str]:
     return [
         "## Why",
         f"{said} A *saving* is the part of a rival's regret that Thompson sampling with the shared "
-        "prior saves in a new task with the arms and the length of the log's own: what the model "
+        "prior saves in a new task with the arms and the length of the log's own (or, where "
+        "sharing loses more, the part of its regret that the rival saves): what the model "
         "promises, over all that the log leaves possible. Tasks that were *held out* had no say in "
         f"the prior they were played with.{_disagreement(verdict)}{_not_rehearsed(found)}",
     ]

@@ -34,15 +34,21 @@ Z90 = 1.645
 
 
 class Saving(NamedTuple):
-    """The part of an opponent's regret that sharing saves; errors are those of log(1 − part)."""
+    """What sharing saves of an opponent's regret; its part is negative where the opponent saves."""
 
-    part: float
-    error: float  # standard error
+    left: float  # regret with sharing, over the opponent's
+    error: float  # standard error; the logarithm of what is left is normal
+
+    @property
+    def part(self) -> float:
+        """Of the greater of both regrets."""
+        return self.above(0.0)
 
     def above(self, errors: float) -> float:
         """So many standard errors above the part, or below it."""
-        left = max(1.0 - self.part, self.error)
-        return self.part - left * math.expm1(-errors * self.error / left)
+        unit = max(self.left, self.error) or 1.0
+        left = self.left + unit * math.expm1(-errors * self.error / unit)
+        return 1.0 - left if left < 1.0 else 1.0 / left - 1.0
 
     @property
     def low(self) -> float:
@@ -104,7 +110,7 @@ def savings(counts: TaskCounts, found: Fits, rng: Rng) -> tuple[Saving, Saving]:
     for i in (0, 1):
         rival = regret[1 + i] + max(float(floor[i] - regret[1 + i].mean()), 0.0)
         part, error = ratio(regret[1 + i] - regret[0], rival, task, features)
-        result.append(Saving(part, math.hypot(error, APPROXIMATE)))
+        result.append(Saving(1.0 - part, math.hypot(error, APPROXIMATE)))
     return result[0], result[1]
 
 

@@ -35,7 +35,7 @@ class Verdict(NamedTuple):
 
     answer: Answer
     structure: Structure | None  # what to share
-    saving: float  # part of the better opponent's regret
+    saving: float  # part of the better opponent's regret; negative: what that one saves
     interval: tuple[float, float]  # 90 %
     reasons: tuple[str, ...]
     over_alone: Saving | None = None
@@ -136,33 +136,30 @@ def judged(
         structure = "exchangeable"
     together = over_alone.above(-SURE) > 0 and gain.mean > SURE * gain.error and bool(structure)
     apart = over_pooled.above(-SURE) > 0 and adapting.mean > SURE * adapting.error
+    alone, pool = _said(over_alone, "a task alone"), _said(over_pooled, "one sampler for all")
+    both = f"{alone}, and {pool}"
     answer: Answer
     if together and apart and over_pooled.high >= WORTH:
-        answer = "share"
-        why = f"a new task saves {_percent(over_alone)} of what it loses alone and "
-        why += f"{_percent(over_pooled)} of what one sampler for all loses"
+        answer, why = "share", both
     elif together and (over_pooled.high < WORTH or over_pooled.part <= 0):
-        answer = "one for all"
-        why = f"tasks are so alike that sharing saves {_percent(over_pooled)} of what one sampler "
-        why += "for all loses"
+        answer, why = "one for all", f"tasks are so alike that {pool}"
     elif over_alone.high < WORTH:
-        answer = "each for itself"
-        why = f"sharing saves {_percent(over_alone)} of what a new task loses alone"
+        answer, why = "each for itself", alone
     else:
-        answer = "too little data"
-        why = f"sharing saves {_percent(over_alone)} of what a new task loses alone and "
-        why += f"{_percent(over_pooled)} of what one sampler for all loses, and "
-        why += "the log does not settle " + (
-            "which of the two is better" if together else "whether there is a gain at all"
-        )
+        unknown = "which of the two is better" if together else "whether there is a gain at all"
+        answer, why = "too little data", f"{both}; the log does not settle {unknown}"
     structure = structure if answer == "share" else None
     reasons = (why, _chances(names, level, gain, adapting))
     size, savings = (worst.part, (worst.low, worst.high)), (over_alone, over_pooled)
     return Verdict(answer, structure, *size, reasons, *savings, gain, names, level, adapting)
 
 
-def _percent(saving: Saving) -> str:
-    return f"{saving.part:.0%} ({saving.low:.0%} to {saving.high:.0%})"
+def _said(saving: Saving, rival: str) -> str:
+    """Who saves how much of what the other loses."""
+    part, low, high = saving.part, saving.low, saving.high
+    if part < 0:
+        return f"{rival} saves {-part:.0%} ({-high:.0%} to {-low:.0%}) of what sharing loses"
+    return f"sharing saves {part:.0%} ({low:.0%} to {high:.0%}) of what {rival} loses"
 
 
 def _chances(names: float, level: float, gain: Gain, adapting: Gain) -> str:

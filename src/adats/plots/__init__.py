@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
+import numpy as np
+
 from adats.models.core.types import FloatArray
 from adats.simulation.learners import label_of
 
@@ -72,6 +74,15 @@ class Curve(NamedTuple):
 
     mean: FloatArray
     se: FloatArray
+
+    @classmethod
+    def of_runs(cls, values: FloatArray) -> "Curve":
+        """Of what every run has, (runs, points)."""
+        return cls(values.mean(axis=0), values.std(axis=0, ddof=1) / np.sqrt(len(values)))
+
+    @classmethod
+    def exact(cls, values: FloatArray) -> "Curve":
+        return cls(values, np.zeros_like(values))
 
 
 @dataclass(frozen=True, eq=False)

@@ -107,9 +107,9 @@ def saving_figure(savings: Mapping[str, tuple[float, float, float]]) -> "Figure"
         axes.set_ylim(len(savings) - 0.5, -0.6)
         ends = min(0.0, float(low.min())), max(0.0, float(high.max()))
         margin = 0.08 * (ends[1] - ends[0]) or 1.0
-        axes.set_xlim(max(ends[0] - margin, -150.0), ends[1] + margin)
+        axes.set_xlim(ends[0] - margin, ends[1] + margin)
         axes.tick_params(axis="y", length=0)
-        axes.set_xlabel("part of the regret that sharing saves, %, with its 90 % interval")
+        axes.set_xlabel("regret that sharing saves (below 0: the other saves), %; 90 % intervals")
         _plain(axes, "x")
     return figure
 

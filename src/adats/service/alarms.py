@@ -1,21 +1,23 @@
 """What is wrong with an experiment, a sentence each, from its counters."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import reduce
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
-from adats.models.core.types import FloatArray
-from adats.service.counters import DAY, FLOOR, by_time, moments
+from adats.models.core.types import Arm, FloatArray
+from adats.service.counters import BITS, DAY, FLOOR, by_time, encode
 from adats.service.evaluation import alarms
 from adats.service.messages import Stop
 from adats.service.spec import ExperimentSpec
-from adats.service.stores.interface import Bucket, Counts
+from adats.service.stores.interface import Bucket, Counts, DecisionRow
 
 NONE = Counts()
+SAMPLE = 2000  # decisions that are read to see whether rewards are late
+
+_Made = Callable[[float, float], Iterable[DecisionRow]]
 
 
 class _Day(NamedTuple):
@@ -32,13 +34,23 @@ class _Day(NamedTuple):
 
 
 def alarms_of(
-    counts: dict[Bucket, Counts], spec: ExperimentSpec, stop: Stop | None, now: float
+    counts: dict[Bucket, Counts],
+    spec: ExperimentSpec,
+    arms: Sequence[Arm] | None,
+    stop: Stop | None,
+    now: float,
+    made: _Made,
 ) -> list[str]:
-    """Days are those that are over; where rewards matter, their windows too (without, a day)."""
+    """Days are those that are over; where rewards matter, their windows too (without, a day).
+
+    `arms` are None where features come with every decision; `made` reads decisions of some time.
+    """
     days = _days(counts, several=spec.size is not None)
     over = [day for day in days if day.start + DAY <= now]
     closed = [day for day in over if day.start + DAY + (spec.window or DAY) <= now]
-    found = [_off_plan(days, spec), _fewer_rewards(closed), *_moved(closed)]
+    last = closed[-alarms.LATEST :]
+    found = [_off_plan(days, spec), _fewer_rewards(last, spec, made), *_moved(last, spec)]
+    found += _arms_moved(counts, arms or (), last)
     if stop is not None and over:
         found += [_too_unlikely(days, stop), _collapsed(counts, over[-1], spec, stop)]
     return [sentence for sentence in found if sentence is not None]
@@ -76,10 +88,10 @@ def _too_unlikely(days: list[_Day], stop: Stop) -> str | None:
 def _collapsed(
     counts: dict[Bucket, Counts], day: _Day, spec: ExperimentSpec, stop: Stop
 ) -> str | None:
-    """A greedy policy does not explore, and need not."""
-    if spec.policy.name == "greedy":
+    """Of Thompson sampling: an index is the same all day, and greedy ones do not explore."""
+    if spec.policy.name != "ts":
         return None
-    made = dict.fromkeys((msgspec.json.encode(own.arm).decode() for own in stop.arms), 0)
+    made = dict.fromkeys((encode(own.arm).decode() for own in stop.arms), 0)
     for bucket, own in counts.items():
         same_day = bucket.span and not bucket.metric and bucket.start // DAY * DAY == day.start
         if same_day and bucket.held_out != 1 and bucket.arm in made:
@@ -94,43 +106,87 @@ def _collapsed(
     )
 
 
-def _fewer_rewards(days: list[_Day]) -> str | None:
+def _fewer_rewards(days: list[_Day], spec: ExperimentSpec, made: _Made) -> str | None:
+    """Missing, or too late for their window: of some decisions it is read which."""
     both = np.array([day.together[:3] for day in days], np.float64).reshape(-1, 3)
     decisions, rewarded = both[:, 0], both[:, 2]
-    if not alarms.fewer_rewards(rewarded, decisions):
+    if not alarms.fewer(rewarded, decisions):
         return None
     usual = rewarded[:-1].sum() / decisions[:-1].sum()
-    return (
+    found = (
         f"Rewards are missing: {_part(rewarded[-1] / decisions[-1])} of the decisions of "
         f"{_date(days[-1])} have one; {_part(usual)} is usual."
     )
+    end = days[-1].start + DAY
+    read = list(made(end - DAY * min(1.0, SAMPLE / decisions[-1]), end)) if spec.window else []
+    late = sum(decision.received > 0 and decision.reward is None for decision in read)
+    return f"{found} {_part(late / len(read))} came too late for the window." if late else found
 
 
-def _moved(days: list[_Day]) -> list[str | None]:
-    """Of the control, which is always the same; and the lift, which may only rise."""
+def _moved(days: list[_Day], spec: ExperimentSpec) -> list[str | None]:
+    """Of the control, which is always the same; and the lift, which may only rise. Without a
+    holdout, of all rewards: where a policy learns, these may only rise too."""
+    if spec.holdout is None:
+        known = [day for day in days if day.together.counted]
+        rewards = _daily(_table(day.together for day in known))
+        return [_said("Rewards fell", known, alarms.moved(rewards, fall_only=True))]
     known = [day for day in days if day.policy.counted and day.holdout.counted]
-    if len(known) < alarms.DAYS:
-        return []
-    control, noise = _daily(known, lambda day: day.holdout)
-    policy, more = _daily(known, lambda day: day.policy)
+    control = _daily(_table(day.holdout for day in known))
+    lift = _daily(_table(day.policy for day in known)).minus(control)
+    return [
+        _said("The control's rewards moved", known, alarms.moved(control)),
+        _said(
+            "What was learned is worth less: the lift fell",
+            known,
+            alarms.moved(lift, fall_only=True),
+        ),
+    ]
+
+
+def _arms_moved(
+    counts: dict[Bucket, Counts], arms: Sequence[Arm], days: list[_Day]
+) -> list[str | None]:
+    """Arms whose rewards fell, while those of the others did not."""
+    places = {encode(arm).decode(): i for i, arm in enumerate(arms)}
+    starts = {day.start: i for i, day in enumerate(days)}
+    asked = {
+        bucket: own
+        for bucket, own in counts.items()
+        if bucket.arm in places and not bucket.metric and bucket.held_out != 1
+        if bucket.start // DAY * DAY in starts
+    }
+    at = [(places[bucket.arm], starts[bucket.start // DAY * DAY]) for bucket in asked]
+    sums = np.zeros((len(arms), len(days), 3))
+    np.add.at(sums, tuple(np.array(at, int).reshape(-1, 2).T), _table(asked.values()))
+    total = sums.sum(axis=0)
     found: list[str | None] = []
-    for what, means, variances in (
-        ("The control's rewards moved", control, noise),
-        ("What was learned is worth less: the lift fell", policy - control, noise + more),
-    ):
-        move = alarms.moved(means, variances, fall_only=means is not control)
-        if move is not None:
-            when = _date(known[move.day])
-            found.append(f"{what} on {when}, from {move.before:.3g} to {move.after:.3g}.")
+    for arm, mine in zip(arms, sums, strict=True):
+        others = total - mine
+        both = np.flatnonzero((mine[:, 0] > 0) & (others[:, 0] > 0))
+        move = alarms.fell_alone(_daily(mine[both]), _daily(others[both]), len(arms))
+        what = f"The best arms may be others: the rewards of {arm} fell, and not those of all,"
+        found.append(_said(what, [days[i] for i in both], move))
     return found
 
 
-def _daily(days: list[_Day], side: Callable[[_Day], Counts]) -> tuple[FloatArray, FloatArray]:
-    """Means, and what they would vary by if all days were alike."""
-    own = [moments(side(day)) for day in days]
-    sizes, means, squares, _ = np.array(own, np.float64).T
-    spread = squares.sum() / max(sizes.sum() - sizes.size, 1.0)
-    return means, spread / sizes
+def _table(days: Iterable[Counts]) -> FloatArray:
+    """Rewards that count, their sum and that of their squares, in floats."""
+    unit, square = 1 << BITS, 1 << 2 * BITS
+    rows = [(own.counted, own.sum / unit, own.squares / square) for own in days]
+    return np.array(rows).reshape(-1, 3)
+
+
+def _daily(days: FloatArray) -> alarms.Daily:
+    sizes, totals, _ = days.T
+    n, total, squares = days.sum(axis=0)
+    spread = max(squares - total**2 / max(n, 1.0), 0.0) / max(n - 1, 1.0)
+    return alarms.Daily(totals / sizes, spread / sizes)
+
+
+def _said(what: str, days: list[_Day], move: alarms.Move | None) -> str | None:
+    if move is None:
+        return None
+    return f"{what} on {_date(days[move.day])}, from {move.before:.3g} to {move.after:.3g}."
 
 
 def _date(day: _Day) -> str:

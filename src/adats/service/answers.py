@@ -1,4 +1,4 @@
-"""Rows and agents as the messages that the service answers with."""
+"""Rows and agents as the messages that the service answers with, and what stands in for them."""
 
 from typing import Any
 
@@ -7,15 +7,43 @@ import numpy as np
 
 from adats.models.core.types import Arm, FloatArray
 from adats.models.prior_files import prior_to_dict
+from adats.service.errors import ServiceError, refusal, text_of
+from adats.service.field_types import MOST_ARMS
 from adats.service.messages import (
+    DecisionRequest,
     ExperimentInfo,
+    Fallback,
     PriorBelief,
     PriorBeliefPart,
+    RefusedDecision,
     TaskBelief,
     TaskBeliefPart,
 )
 from adats.service.served_experiment import ServedExperiment
 from adats.service.snapshot import Snapshot
+from adats.service.spec import arms_of_control
+from adats.service.stores.interface import Action
+
+# in place of a decision that is not made: the control action, if it is open
+
+
+def instead(
+    error: ServiceError, control: Action | None, asked: DecisionRequest
+) -> Fallback | RefusedDecision:
+    """The control action with the reason; or a refusal, if the request does not leave it open."""
+    if control is None or not _is_open(control, asked):
+        return RefusedDecision(asked.decision_id, asked.task, *refusal(error))
+    return Fallback(text_of(error), asked.decision_id, asked.task, control)
+
+
+def _is_open(control: Action, request: DecisionRequest) -> bool:
+    arms, rows, allowed = arms_of_control(control), request.features, request.allowed
+    if rows is not None and any(arm in range(len(rows), MOST_ARMS) for arm in arms):
+        return False
+    return allowed is None or all(arm in allowed for arm in arms)
+
+
+# what is believed
 
 
 def experiment_info(name: str, now: Snapshot, status: str) -> ExperimentInfo:

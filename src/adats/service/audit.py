@@ -8,7 +8,6 @@ from adats.models.core.types import FloatArray, MetaBelief
 from adats.service.counters import tally
 from adats.service.errors import DamagedStore, StoreError
 from adats.service.served_experiment import ServedExperiment
-from adats.service.spec import parse
 from adats.service.stores.interface import Bucket, Counts, ExperimentRow, ReadView
 from adats.service.stores.opening import is_shared, open_view, path_of
 
@@ -91,9 +90,9 @@ def audit(view: ReadView, row: ExperimentRow) -> list[str]:
     """Whether what all tasks taught is the sum of what each of them taught."""
     if not row.total:
         return []
-    served = ServedExperiment(parse(row.spec), row, view)
+    served = ServedExperiment(row, view)
     empty = row._replace(total=b"", total_version=-1)
-    meta = ServedExperiment(parse(row.spec), empty, view).snapshot.meta
+    meta = ServedExperiment(empty, view).snapshot.meta
     for _, state in view.tasks(row.id):
         meta = meta.absorb(served.message_of(state))
     off = 0.0

@@ -20,7 +20,6 @@ from adats.models.core.types import Arm
 from adats.service import answers, rules
 from adats.service.arm_changes import Change
 from adats.service.errors import Conflict, DamagedStore, Invalid, NotFound, Refusal, refusal
-from adats.service.fallbacks import instead
 from adats.service.field_types import CONTROL, MOST_ARMS, check_new_name
 from adats.service.group import Group
 from adats.service.messages import (
@@ -43,7 +42,7 @@ from adats.service.messages import (
 )
 from adats.service.priors import check_cost
 from adats.service.served_experiment import ServedExperiment
-from adats.service.spec import ExperimentSpec, canonical, check, completed, parse
+from adats.service.spec import ExperimentSpec, canonical, check, completed
 from adats.service.stores.interface import (
     ARCHIVED,
     RUNNING,
@@ -145,7 +144,7 @@ class Engine:
             served.refresh(row)
         else:
             self._touched.discard(served)
-            served = self._served[key] = ServedExperiment(served.spec, row, self._group)
+            served = self._served[key] = ServedExperiment(row, self._group)
             self._touched.add(served)
         return served
 
@@ -241,7 +240,7 @@ class Engine:
             total=b"",
         )
         check_cost(new)
-        served = ServedExperiment(new, row, self._group)  # raises if the parts do not fit
+        served = ServedExperiment(row, self._group)  # raises if the parts do not fit
         arms = served.snapshot.all_arms or []
         for i, arm in enumerate(arms):
             check_new_name(f"arms[{i}]" if isinstance(spec.arms, list) else "prior.file", arm)
@@ -300,7 +299,7 @@ class Engine:
             row = self._group.experiment(tenant, name)
             if row is None:
                 raise NotFound(f"there is no experiment {name!r}")
-            known = self._served[key] = ServedExperiment(parse(row.spec), row, self._group)
+            known = self._served[key] = ServedExperiment(row, self._group)
             self._names_by_id[row.id] = key
         else:
             self._served.move_to_end(key)
@@ -322,7 +321,7 @@ class Engine:
                 return _decision_result(known)
         if served.status != RUNNING:
             paused = Conflict(f"experiment {name!r} is {served.status}")
-            found = instead(paused, served.spec.control, request)
+            found = answers.instead(paused, served.spec.control, request)
             if isinstance(found, RefusedDecision):
                 raise paused
             return found
@@ -507,7 +506,7 @@ class Engine:
         gone = self._group.forget(served.id, task, served.days_until)
         served.decisions -= len(gone)
         served.counted -= sum(row.counted is not None for row in gone)
-        served.renew(self._group)
+        served.renew(self._group, 1)
         self.note_forgotten(tenant, name)
 
     def end_commit(self, tenant: str, name: str) -> None:

@@ -9,7 +9,7 @@ import msgspec
 
 from adats.service.served_experiment import ServedExperiment
 from adats.service.snapshot import as_decision
-from adats.service.spec import ExperimentSpec, parse
+from adats.service.spec import ExperimentSpec
 from adats.service.stores.interface import ExperimentRow, ReadView
 
 PIECE = 2000  # decisions
@@ -21,7 +21,7 @@ encode = msgspec.json.Encoder().encode
 
 def log(view: ReadView, row: ExperimentRow, kind: str) -> Iterator[bytes]:
     """The log as it is when the view is opened, as a file of this kind."""
-    served = ServedExperiment(parse(row.spec), row, view)
+    served = ServedExperiment(row, view)
     numbered = all(isinstance(arm, int) for arm in served.snapshot.all_arms or ())
     pieces = _records(view, row.id, numbered, served.spec.sticky is not None)
     if kind == "ndjson":

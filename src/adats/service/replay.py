@@ -22,7 +22,6 @@ from adats.service.messages import DecisionRequest, RewardRequest
 from adats.service.past import Past
 from adats.service.rules import of_no_arm, when_due
 from adats.service.served_experiment import ServedExperiment
-from adats.service.spec import parse
 from adats.service.stores.interface import DecisionRow, ExperimentRow, ReadView, Store
 
 COMMITS_IN_ONE = 1000  # commits of the log in one transaction
@@ -293,7 +292,7 @@ def compare(
 
 def _taught(view: ReadView, row: ExperimentRow) -> FloatArray:
     """The sum of all messages, with what tasks have learned since it was written."""
-    return ServedExperiment(parse(row.spec), row, view).snapshot.meta.sums()
+    return ServedExperiment(row, view).snapshot.meta.sums()
 
 
 def _close_bytes(left: bytes, right: bytes) -> bool:

@@ -1,7 +1,7 @@
 """The report of an experiment, from its counters and from what is believed."""
 
 import math
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, cast
 
 import numpy as np
@@ -16,7 +16,7 @@ from adats.service.evaluation.lift import RewardMoments, Sides
 from adats.service.messages import ArmStanding, Lift, LiftEstimate, LiftInterval, Report, Stop
 from adats.service.served_experiment import ServedExperiment
 from adats.service.snapshot import Snapshot
-from adats.service.spec import ExperimentSpec, parse
+from adats.service.spec import ExperimentSpec
 from adats.service.stores.interface import Bucket, Counts, ExperimentRow, ReadView
 
 NONE = Counts()
@@ -24,17 +24,23 @@ _Sums = dict[tuple[str, int], Counts]  # by metric (none: the reward) and held o
 
 
 def report(view: ReadView, row: ExperimentRow, now: float) -> Report:
-    """How an experiment does: the lift over its holdout, whether to stop, what is missing.
+    """How an experiment does."""
+    snapshot = ServedExperiment(row, view).snapshot
+    return report_of(view, row, snapshot, view.counts(row.id), now)
+
+
+def report_of(
+    view: ReadView, row: ExperimentRow, snapshot: Snapshot, counts: dict[Bucket, Counts], now: float
+) -> Report:
+    """From its counters: the lift over its holdout, whether to stop, what is missing.
 
     All figures are as of `now`: decisions made up to `over` have a window that has ended.
 
     With a window, the lift is of those only, up to the first that is not settled yet: among others
     rewards that come early would be too many.
     """
-    spec = parse(row.spec)
-    snapshot = ServedExperiment(spec, row, view).snapshot
+    spec = snapshot.spec
     over = None if spec.window is None else now - spec.window
-    counts = view.counts(row.id)
     counted = _Counted(view, row, counts, several=spec.size is not None)
     everything = counted.up_to(math.inf)
     ended = counted.up_to(-math.inf if over is None else over)
@@ -70,7 +76,9 @@ def report(view: ReadView, row: ExperimentRow, now: float) -> Report:
         },
         stop=stop,
         sentence=sentence,
-        alarms=alarms_of(counts, spec, stop, now),
+        alarms=alarms_of(
+            counts, spec, snapshot.all_arms, stop, now, partial(view.decisions, row.id)
+        ),
         state_version=row.version,
         prior_version=row.prior_version,
     )

@@ -14,7 +14,6 @@ from typing import Any, cast
 import msgspec
 import numpy as np
 
-from adats.agents.steps import MOVED_TASKS
 from adats.agents.task_state import TaskState
 from adats.models.core.errors import UnknownTask
 from adats.models.core.types import Belief, FloatArray, MetaBelief, Stats
@@ -25,7 +24,7 @@ from adats.service.group import Group
 from adats.service.messages import DecisionRequest
 from adats.service.past import Past
 from adats.service.snapshot import LearnedTask, Snapshot, other_fields
-from adats.service.spec import KEPT, ExperimentSpec, parse
+from adats.service.spec import KEPT, parse
 from adats.service.stores.interface import (
     DecisionRow,
     ExperimentRow,
@@ -37,21 +36,20 @@ from adats.service.stores.interface import (
 )
 from adats.service.task_cache import StaleTasks, TaskCache, TaskReader, unpacked
 
-RENEWED_AT_ONCE = 32  # tasks, when one is forgotten that they may have learned from
-
 
 class ServedExperiment:
     """AdaTS with its tasks in a store, a holdout, and randomness keyed by the decision."""
 
-    def __init__(self, spec: ExperimentSpec, row: ExperimentRow, store: TaskReader) -> None:
+    def __init__(self, row: ExperimentRow, store: TaskReader) -> None:
         """As its row has it; `Invalid` if the parts do not fit."""
-        self.id, self.spec, self._key = row.id, spec, row.seed.to_bytes(8, "little")
+        self.id, self._key = row.id, row.seed.to_bytes(8, "little")
         self._bits = np.random.PCG64(0)
         self._rng = np.random.Generator(self._bits)
         self.past: Past | None = None  # what there was before each fold, if it is kept
         self._commit = OpenCommit()
         self.changes = msgspec.json.decode(row.arms, type=list[Change])
         self.snapshot = _first(row.spec)
+        self.spec = self.snapshot.spec
         for change in self.changes:
             self.snapshot = self.snapshot.changed(change)
         self.task_cache = TaskCache(
@@ -109,14 +107,8 @@ class ServedExperiment:
         )
         self._commit = OpenCommit()
         self._put_tasks(group)
-        meta = self.snapshot.meta
-        if commit.rewards and meta.generation:  # the next stale tasks are brought up to date
-            stale = iter(lambda: self._stale_tasks.next(meta), None)
-            found = list(islice(stale, MOVED_TASKS * commit.rewards))
-            if self.past is not None:
-                self.past.renew(found)
-            self._replace([(task, state, state, set()) for task, state in found])
-            self._put_tasks(group)
+        if commit.unfolded:
+            self.renew(group, commit.rewards)
         if commit.places:
             self.number(self.snapshot.version + 1)
 
@@ -294,18 +286,27 @@ class ServedExperiment:
     def forget(self, task: str) -> None:
         """Take the task out, at the end of a commit: the state is that of the remaining log."""
         meta = self.snapshot.setup.forget(self.snapshot.meta, self._known(task))
-        self.snapshot = self.snapshot.with_meta(meta.renewed())
+        self.snapshot = self.snapshot.with_meta(meta)
         self._total.must_be_written = True
         self.tasks -= 1
         self.task_cache.delete(task)
 
-    def renew(self, group: Group, count: int = RENEWED_AT_ONCE) -> None:
-        """Bring the next stale tasks up to date."""
+    def renew(self, group: Group, rewards: int) -> None:
+        """Bring the next stale tasks up to date, after so many rewards."""
         meta = self.snapshot.meta
-        if meta.generation:
-            found = islice(iter(lambda: self._stale_tasks.next(meta), None), count)
-            self._replace([(task, state, state, set()) for task, state in found])
-            self._put_tasks(group)
+        if not meta.generation:
+            return
+        stale = iter(lambda: self._stale_tasks.next(meta), None)
+        found = dict(islice(stale, meta.renewals(rewards)))
+        if self.past is not None:
+            self.past.renew(found.items())
+        states, meta = self.snapshot.setup.renew(meta, list(found.values()))
+        self.snapshot = self.snapshot.with_meta(meta)
+        for (task, before), state in zip(found.items(), states, strict=True):
+            if state.stats is not before.stats:
+                self._total.keep(task, before.stats)
+                self.task_cache.put(task, state)
+        self._put_tasks(group)
 
     def change(self, change: Change) -> None:
         """Add or retire an arm; `Invalid` if that cannot be."""

@@ -11,9 +11,8 @@ import numpy as np
 
 from adats.agents.choice import Choice
 from adats.agents.decision import Decision
-from adats.agents.pending import without_pulls
 from adats.agents.steps import Setup
-from adats.agents.task_state import TaskState
+from adats.agents.task_state import TaskState, without_pulls
 from adats.models.core import checks
 from adats.models.core.types import Arm, ArmBelief, BoolArray, FloatArray, MetaBelief, Rng
 from adats.service.arm_changes import Change, check_change, setup_of

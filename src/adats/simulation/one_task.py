@@ -9,7 +9,6 @@ import numpy as np
 from scipy.special import ndtri
 
 from adats.agents.agent import Agent
-from adats.agents.pending import with_pulls, without_pulls
 from adats.agents.policies import (
     CAUTION,
     POLICIES,
@@ -19,6 +18,7 @@ from adats.agents.policies import (
     Scene,
     Thompson,
 )
+from adats.agents.task_state import with_pulls, without_pulls
 from adats.models.core.types import Belief, FloatArray, IntArray, MetaBelief, Rng, Stats
 from adats.simulation.kernels.registry import (
     NUMBERED,
@@ -55,7 +55,7 @@ def fixed_policy(
 
 def play_task(
     job: "Job", policy: Policy, meta: MetaBelief, later: int, loop: Loop | None, given: Given
-) -> Any:
+) -> Stats:
     """One task by a policy that depends on what was learned, or for which there is no loop.
 
     Later tasks have `later` rounds.

@@ -15,6 +15,7 @@ from adats.simulation.kernels.registry import (
     THOMPSON,
     LoopInput,
     Loops,
+    Renew,
     absorb_of,
     known_rng,
     loops_of,
@@ -156,8 +157,8 @@ def absorb_and_renew(
     first: Any,
     meta: MetaBelief,
     stats: Any,
-    absorbed: list[Any],
-    renew: Callable[[Any, Any], Any] | None,
+    absorbed: list[Stats],
+    renew: Renew | None,
 ) -> MetaBelief:
     """With one more task; all tasks are digested anew, and summed from the `first` belief on, when
     it is time for that.
@@ -166,7 +167,7 @@ def absorb_and_renew(
     `Loops`.
     """
 
-    def settled(stats: Any) -> Any:
+    def settled(stats: Any) -> Stats:
         return renew(meta, stats) if renew else meta.digest(stats.unsettled()).stats
 
     absorbed.append(settled(stats))

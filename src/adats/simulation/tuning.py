@@ -1,23 +1,29 @@
 """Tuning by simulation: how wide the far-sighted index should be, and how far it should look."""
 
+import itertools
+import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from adats.agents.policies import FarSighted, Policy, Thompson
-from adats.models.core.checks import count_of
+from adats.models.core import checks
+from adats.models.core.types import FloatArray
 from adats.simulation.learners import Learner
 from adats.simulation.problems import Problem
-from adats.simulation.results import Result
 from adats.simulation.simulate import simulate
 
 WIDTHS = (0.9, 1.0, 1.1, 1.2, 1.35)
 AHEAD = (0.1, 0.2, 0.4, 1.0)
 TAIL = 0.99  # of runs: what the rest exceeds is compared
 LEAST_RUNS = 10_000  # for that: a hundred of them are beyond it
-STAGES = ((40, 8), (20, 4))  # of so many runs one is played, and so many candidates go on
+STAGES = ((50, 8), (25, 4))  # of so many runs one is played, and so many candidates go on
 TAILS = 5  # of so many runs one, for tails of those that are left
+NEARLY = 1.1  # times the tail of Thompson sampling: it may be chance where runs are few
+SHARES = (0.1, 0.25, 0.5, 1.0)  # of the time, when each stage has to end
+BLOCKS = 20  # of runs in a stage: it can end after each
+SECONDS = 60.0
 CAREFUL = FarSighted()  # it goes on whatever it loses: its tail is light
 SAMPLED = "Thompson sampling"
 
@@ -36,7 +42,7 @@ class Tuned(NamedTuple):
     """The policy with the least regret whose tail is no heavier than Thompson sampling's."""
 
     policy: Policy
-    candidates: tuple[Candidate, ...]  # that were played in all runs; Thompson sampling first
+    candidates: tuple[Candidate, ...]  # that were played in the end; Thompson sampling first
 
 
 def tune(
@@ -46,6 +52,7 @@ def tune(
     rounds: int,
     seed: int,
     runs: int = LEAST_RUNS,
+    seconds: float = SECONDS,
     workers: int = 1,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Tuned:
@@ -54,28 +61,36 @@ def tune(
     All candidates play a few runs, the best of them more, and the best of those, with the index as
     it is, more again. Then they play all `runs`, one after another, until the 99th percentile of
     one is not above that of Thompson sampling; if there is none, Thompson sampling is the answer.
-    `PriorProblem` makes a problem of a prior. `progress` is told what is done, of how much.
+    After so many `seconds` it ends with the runs there are: `Candidate.runs` says how many. Only
+    then does the answer depend on more than the seed. `PriorProblem` makes a problem of a prior.
+    `progress` is told what is done, of how much.
     """
-    if count_of("runs", runs) < LEAST_RUNS:
+    if checks.count_of("runs", runs) < LEAST_RUNS:
         raise ValueError(f"runs must be at least {LEAST_RUNS} to know a tail, got {runs}")
+    checks.positive("seconds", checks.number("seconds", seconds))
+    begin = time.monotonic()
+
+    def late(stage: int) -> bool:
+        return time.monotonic() - begin > seconds * SHARES[stage - 1]
 
     def play(policies: Sequence[Policy], part: int, stage: int) -> list[Candidate]:
-        done = 0
-
-        def advance(more: int) -> None:
-            nonlocal done
-            done += more
-            if progress is not None:
-                progress(f"stage {stage} of 4: {len(policies)} policies", done, part)
-
         agents = {repr(policy): Learner(repr(policy), policy=policy) for policy in policies}
-        own = int(np.random.SeedSequence([seed, stage]).generate_state(1)[0])
-        found = simulate(
-            problem, agents, tasks=tasks, rounds=rounds, runs=part, seed=own,
-            workers=workers, progress=advance,
-        )  # fmt: skip
-        pairs = zip(agents, policies, strict=True)
-        return [_candidate(policy, found, name) for name, policy in pairs]
+        totals: dict[str, list[FloatArray]] = {name: [] for name in agents}
+        ends = np.linspace(0, part, min(BLOCKS, part // 2) + 1).astype(int).tolist()
+        for block, (done, end) in enumerate(itertools.pairwise(ends)):
+            if block and late(stage):
+                break
+            own = int(np.random.SeedSequence([seed, stage, block]).generate_state(1)[0])
+            found = simulate(
+                problem, agents, tasks=tasks, rounds=rounds, runs=end - done, seed=own,
+                workers=workers,
+            )  # fmt: skip
+            for name, lost in totals.items():
+                lost.append(found.total(name))
+            if progress is not None:
+                progress(f"stage {stage} of 4: {len(policies)} policies", end, part)
+        pairs = zip(policies, totals.values(), strict=True)
+        return [_candidate(policy, np.concatenate(lost)) for policy, lost in pairs]
 
     best: list[Policy] = [FarSighted(width=w, ahead=a) for w in WIDTHS for a in AHEAD]
     for stage, (part, left) in enumerate(STAGES, 1):
@@ -83,16 +98,20 @@ def tune(
         best = [one.policy for one in ranked[:left]]
     careful = () if CAREFUL in best else (CAREFUL,)
     sampled, *second = play([Thompson(), *best, *careful], runs // TAILS, 3)
-    second.sort(key=lambda one: (one.tail > sampled.tail, one.regret))
-    table = play([Thompson(), second[0].policy], runs, 4)
+    second.sort(key=lambda one: (one.tail > NEARLY * sampled.tail, one.regret))
+    first, *table = play([Thompson(), second[0].policy], runs, 4)
+    safe = [one for one in table if one.tail <= first.tail]
     for one in second[1:]:
-        if table[-1].tail <= table[0].tail:
+        if safe:
             break
-        table += play([one.policy], runs, 4)
-    safe = [one for one in table if one.tail <= table[0].tail]
-    return Tuned(min(safe, key=lambda one: one.regret).policy, tuple(table))
+        if late(4):  # what is known of it must do
+            table, limit = [*table, one], sampled.tail
+        else:
+            table, limit = table + play([one.policy], runs, 4), first.tail
+        safe = [found for found in table[-1:] if found.tail <= limit]
+    return Tuned(safe[0].policy if safe else first.policy, (first, *table))
 
 
-def _candidate(policy: Policy, found: Result, agent: str) -> Candidate:
-    tail = float(np.quantile(found.total(agent), TAIL))
-    return Candidate(policy, found.mean(agent), found.se(agent), tail, found.runs)
+def _candidate(policy: Policy, lost: FloatArray) -> Candidate:
+    se = float(lost.std(ddof=1) / np.sqrt(lost.size))
+    return Candidate(policy, float(lost.mean()), se, float(np.quantile(lost, TAIL)), lost.size)

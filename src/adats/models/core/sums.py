@@ -49,7 +49,12 @@ class Sum(NamedTuple):
     def swap(self, old: FloatArray, new: FloatArray) -> "Sum":
         """One term in and another out. What goes out is just what once came in, to the last bit."""
         added, lost = two_sums(self.high, new)
-        high, more = two_sums(added, -old)
+        high = added - old  # from here as two_sums(added, -old), but nothing is negated
+        back = high - added
+        more = high - back
+        np.subtract(added, more, out=more)
+        back += old
+        more -= back
         lost += more
         lost += self.low
         return Sum(high, lost)

@@ -62,6 +62,13 @@ class Stats(Protocol):
     def add_many(cls, rows: FloatArray, at: IntArray, actions: Any, sums: FloatArray) -> None: ...
 
 
+class RowStats(Stats, Protocol):
+    """Where arms are rows of features: `gram` is the sum of aaᵀ over all pulls."""
+
+    @property
+    def gram(self) -> FloatArray: ...
+
+
 B = TypeVar("B", covariant=True)
 
 
@@ -175,9 +182,9 @@ class MetaBeliefOf(Protocol[S, D, B]):
     of the next `generation`, if it is time for that, and `replace_task` looks after it by itself;
     `renewed_if_moved` is for after a batch. `at_generation` is the belief of another generation,
     or None where more than the number has to be known of it.
-    `is_stale` asks about a task, which then had better be digested anew: by `replace_task`, with
-    nothing changed. `generation_of` is that in which it was digested; None if that cannot become
-    stale.
+    `is_stale` asks about a task, which then had better be digested anew: by `renew`, which takes
+    several, and leaves out what is good enough; `renewals` says how many of them after so many
+    rewards. `generation_of` is that in which it was digested; None if that cannot become stale.
     """
 
     NAME: ClassVar[str]
@@ -211,6 +218,9 @@ class MetaBeliefOf(Protocol[S, D, B]):
     def renewed(self) -> Self: ...
     def renewed_if_moved(self) -> Self: ...
     def is_stale(self, stats: S) -> bool: ...
+    def renewals(self, rewards: int) -> int: ...
+    def renew(self, digests: Sequence[D]) -> tuple[list[D], Self]: ...
+    def renew_many(self, rows: FloatArray) -> tuple[FloatArray, Self]: ...
     def generation_of(self, stats: S) -> int | None: ...
     @property
     def row_size(self) -> int: ...

@@ -21,8 +21,7 @@ class Growth(NamedTuple):
         return mean
 
     def curve(self) -> plots.Curve:
-        errors = [standard_error(column) for column in self.values.T]
-        return plots.Curve(self.mean(), np.array(errors))
+        return plots.Curve.of_runs(self.values)
 
     def influence(self) -> FloatArray:
         """Of each run on the slope; the mean of the runs is the slope itself.

@@ -81,5 +81,7 @@ def of_play(train: ClassificationProblem, rng: Rng) -> ClassPrior:
     for _ in range(TRAINING_TASKS):
         instance = train.instance(start, TRAINING_ROUNDS, rng)
         task = LoopInput(meta.task_prior(), instance, first, rng, regret, pulled)
-        meta = plain_absorb(meta, play(train, task))
+        stats = play(train, task)
+        assert stats is not None
+        meta = plain_absorb(meta, stats)
     return ClassPrior(meta.mean, np.zeros_like(meta.cov))

@@ -87,10 +87,10 @@ def figure(outcomes: Sequence[Outcome]) -> "plots.Figure":
         for field, what in WHAT.items():
             found = getattr(told(o), field)
             curves = {
-                agent: plots.Curve(runs.mean(axis=0), runs.std(axis=0, ddof=1) / len(runs) ** 0.5)
+                agent: plots.Curve.of_runs(runs)
                 for agent, runs in zip(o.result.agents, found, strict=True)
             }
-            curves[LEMMA] = plots.Curve(_bounds(o, field), np.zeros_like(x))
+            curves[LEMMA] = plots.Curve.exact(_bounds(o, field))
             charts.append(plots.Chart(o.panel.title, what, x, curves))
     return plots.regret_figure(charts, columns=2, label="information (nats)")
 

@@ -208,16 +208,24 @@ def widened(agent: str, *, before: float, after: float) -> Measures:
 
 
 def steady(*agents: str) -> Measures:
-    """A task's regret does not change with its number, by more than `STEADY` over all tasks."""
+    """A task's regret does not change with its number: by at most `STEADY` over all tasks, as the
+    mean of all panels, whose runs are paired."""
 
     def measure(outcomes: Sequence[Outcome]) -> Iterator[Measure]:
-        for o in outcomes:
-            for agent in agents:
+        for agent in agents:
+            parts = []  # what each run says of the change
+            for o in outcomes:
                 regret = o.result.regret[o.result.agents.index(agent)]
-                change, se = ratio(slope(regret) * (o.panel.tasks - 1), regret.mean(axis=1))
-                what, freedom = f"{label_of(agent)}, first task to last", o.result.runs - 1
-                figure = _percent(-change, se)
-                yield Measure(o.panel.label, what, figure, change, se, -STEADY, STEADY, freedom)
+                rise, lost = slope(regret) * (o.panel.tasks - 1), regret.mean(axis=1)
+                mean = lost.mean() or 1.0  # nothing lost does not change
+                change = rise.mean() / mean
+                parts.append(change + (rise - change * lost) / mean)  # (delta method)
+            each = np.mean(parts, axis=0)
+            value, se = float(each.mean()), standard_error(each)
+            yield Measure(
+                "mean of all panels", f"{label_of(agent)}, first task to last",
+                _percent(-value, se), value, se, -STEADY, STEADY, each.size - 1,
+            )  # fmt: skip
 
     return measure
 

@@ -18,9 +18,7 @@ def tasks_figure(outcomes: Sequence[Outcome]) -> "plots.Figure":
     charts = []
     for o in of_part("table", outcomes):
         curves = {
-            agent: plots.Curve(
-                regret.mean(axis=0), np.std(regret, axis=0, ddof=1) / np.sqrt(o.result.runs)
-            )
+            agent: plots.Curve.of_runs(regret)
             for agent, regret in zip(o.result.agents, o.result.regret, strict=True)
             if agent != "ada-greedy"
         }
@@ -44,7 +42,7 @@ def tails_figure(outcomes: Sequence[Outcome]) -> "plots.Figure":
         x = np.linspace(0.0, 1.15 * max(tail(total) for total in totals.values()), 300)
         shares = {agent: (total[:, None] > x).mean(axis=0) for agent, total in totals.items()}
         curves = {
-            agent: plots.Curve(np.where(share > 0, share, np.nan), np.zeros_like(x))
+            agent: plots.Curve.exact(np.where(share > 0, share, np.nan))
             for agent, share in shares.items()
         }
         charts.append(plots.Chart(o.panel.title, _runs(o), x, curves))

@@ -218,8 +218,7 @@ def bounds_figure(outcomes: Sequence[Outcome]) -> "plots.Figure":
         found, known = bounds(sweep), _growth(sweep, regret(sweep, "ada-ts"))
         curves = {"ada-ts": known.curve()}
         for term, name in TERMS.items():
-            values = np.array([getattr(bound, term) for bound in found])
-            curves[name] = plots.Curve(values, np.zeros_like(values))
+            curves[name] = plots.Curve.exact(np.array([getattr(bound, term) for bound in found]))
         charts.append(plots.Chart(problem, "safe constants", known.sizes, curves))
         across.append(ACROSS[part])
     return growth.log_log_figure(charts, across, label="regret, and its bound")

@@ -7,7 +7,6 @@ from math import sqrt
 import numpy as np
 
 from adats import plots
-from adats.models.core.types import FloatArray
 from adats.paper.bounds import SemibanditBound, semibandit_bound
 from adats.paper.experiments import growth
 from adats.paper.experiments.claims import BELOW, Claim
@@ -68,16 +67,16 @@ def figure(outcomes: Sequence[Outcome]) -> "plots.Figure":
     roots = np.sqrt(x / ARMS)
     known = {a: Growth(x, np.stack([o.total(a) for o in outcomes], axis=1)) for a in AGENTS}
     measured = {agent: found.curve() for agent, found in known.items()}
-    measured[ROOT] = _exact(known["oracle-ts"].mean()[-1] * roots)
+    measured[ROOT] = plots.Curve.exact(known["oracle-ts"].mean()[-1] * roots)
     found = [bound(o) for o in outcomes]
     known_prior = np.array(
         [o.result.tasks * b.per_task for o, b in zip(outcomes, found, strict=True)]
     )
     terms = {
-        ROOT: _exact(known_prior[-1] * roots),
-        "Theorem 6": _exact(np.array([b.total for b in found])),
-        "its term for μ_*": _exact(np.array([b.learning for b in found])),
-        "m R_δ(n; μ_*), all tasks told μ_*": _exact(known_prior),
+        ROOT: plots.Curve.exact(known_prior[-1] * roots),
+        "Theorem 6": plots.Curve.exact(np.array([b.total for b in found])),
+        "its term for μ_*": plots.Curve.exact(np.array([b.learning for b in found])),
+        "m R_δ(n; μ_*), all tasks told μ_*": plots.Curve.exact(known_prior),
     }
     slopes = {label_of(agent): known[agent] for agent in AGENTS[:2]}
     charts = [
@@ -85,10 +84,6 @@ def figure(outcomes: Sequence[Outcome]) -> "plots.Figure":
         plots.Chart("Theorem 6", "safe constants", x, terms),
     ]
     return growth.log_log_figure(charts, ["uncertain arms K'"] * 2, label="regret")
-
-
-def _exact(values: FloatArray) -> plots.Curve:
-    return plots.Curve(values, np.zeros_like(values))
 
 
 def _sections(outcomes: Sequence[Outcome]) -> list[str]:

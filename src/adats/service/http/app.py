@@ -29,7 +29,6 @@ from adats.service.errors import (
     StoreError,
     status_of,
 )
-from adats.service.fallbacks import instead
 from adats.service.http import openapi
 from adats.service.http.docs_page import page
 from adats.service.http.endpoint import (
@@ -240,7 +239,7 @@ class Service:
         except (StoreError, DamagedStore) as error:
             control = await self._control(request)
             asked = [given] if several is None else several
-            found = [instead(error, control, one) for one in asked]
+            found = [answers.instead(error, control, one) for one in asked]
             refused = sum(isinstance(one, RefusedDecision) for one in found)
             if refused == len(found):
                 raise
@@ -475,7 +474,7 @@ def _experiment(view: ReadView, request: Request) -> ExperimentRow:
 
 
 def _at_work(view: ReadView, row: ExperimentRow) -> ServedExperiment:
-    return ServedExperiment(parse(row.spec), row, view)
+    return ServedExperiment(row, view)
 
 
 def _control(view: ReadView, tenant: str, name: str) -> Action | None:

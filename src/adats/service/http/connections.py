@@ -5,8 +5,10 @@ those who hold many open do not keep others out.
 """
 
 import asyncio
+import logging
 import math
 import resource
+import socket
 from collections.abc import Iterable
 from typing import Any
 
@@ -78,13 +80,17 @@ def end_overdue(connections: Iterable[Connection], now: float) -> None:
 
 
 class Server(uvicorn.Server):
-    """Looks at its connections every second."""
+    """Looks at its connections every second; all of its log is written before a signal ends it."""
 
     async def on_tick(self, counter: int) -> bool:
         if counter % 10 == 0:
             loop = asyncio.get_running_loop()
             end_overdue(_limited(self.server_state.connections), loop.time())
         return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        logging.shutdown()
 
 
 def allow_files() -> None:

@@ -13,7 +13,7 @@ from adats.service.counters import DAY, HOUR, by_time
 from adats.service.messages import Lift, Report, TaskBelief
 from adats.service.served_experiment import ServedExperiment
 from adats.service.snapshot import Snapshot
-from adats.service.spec import ExperimentSpec, parse
+from adats.service.spec import ExperimentSpec
 from adats.service.stores.interface import (
     BeliefRow,
     Bucket,
@@ -73,8 +73,8 @@ class ExperimentContent(NamedTuple):
 
 
 def experiment_content(view: ReadView, row: ExperimentRow, now: float) -> ExperimentContent:
-    spec = parse(row.spec)
-    served = ServedExperiment(spec, row, view)
+    served = ServedExperiment(row, view)
+    spec = served.spec
     counts = view.counts(row.id)
     periods = periods_of(counts, several=spec.size is not None)
     last = [period.policy.plus(period.holdout) for period in periods]
@@ -82,7 +82,7 @@ def experiment_content(view: ReadView, row: ExperimentRow, now: float) -> Experi
         row=row,
         spec=spec,
         arms=[str(name) for name in answers.names_of(served)],
-        report=reports.report(view, row, now),
+        report=reports.report_of(view, row, served.snapshot, counts, now),
         periods=periods,
         lifts=[] if spec.holdout is None else _lifts(periods, served.snapshot),
         beliefs=_beliefs(view.beliefs(row.id)),
@@ -200,7 +200,7 @@ class TaskContent(NamedTuple):
 
 
 def task_content(view: ReadView, row: ExperimentRow, task: str) -> TaskContent:
-    served = ServedExperiment(parse(row.spec), row, view)
+    served = ServedExperiment(row, view)
     belief, own = answers.task_belief(task, served), served.stats(task).arm_averages
     return TaskContent(
         belief,

@@ -5,7 +5,7 @@ from urllib.parse import quote
 from adats.service import reports
 from adats.service.pages.content import decisions_a_day
 from adats.service.pages.html import escape, experiment_url, table
-from adats.service.spec import parse
+from adats.service.served_experiment import ServedExperiment
 from adats.service.stores.interface import ExperimentRow, ReadView
 
 AT_ONCE = 50  # experiments on a page
@@ -32,11 +32,14 @@ def list_body(view: ReadView, tenant: str, now: float, after: str) -> str:
 
 
 def _cells(view: ReadView, row: ExperimentRow, now: float) -> tuple[str, str, str]:
-    report, several = reports.report(view, row, now), parse(row.spec).size is not None
+    snapshot = ServedExperiment(row, view).snapshot
+    counts = view.counts(row.id)
+    report = reports.report_of(view, row, snapshot, counts, now)
+    a_day = decisions_a_day(counts, now, several=snapshot.spec.size is not None)
     alarms = "".join(f'<br><span class="alarm">{escape(alarm)}</span>' for alarm in report.alarms)
     return (
         f'<a href="{experiment_url(row.name)}">{escape(row.name)}</a><br>{escape(report.sentence)}'
         + alarms,
         escape(row.status),
-        f"{decisions_a_day(view.counts(row.id), now, several=several):,}",
+        f"{a_day:,}",
     )

@@ -13,18 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adats.service.counters import SEVERAL, of_rewards, tally
 from adats.service.errors import DamagedStore, StoreError
+from adats.service.stores import interface
 from adats.service.stores import sqlite_rows as rows
-from adats.service.stores.interface import (
-    BeliefRow,
-    Bucket,
-    ChangeRow,
-    Counts,
-    DecisionRow,
-    ExperimentRow,
-    KeyRow,
-    RewardRow,
-    TaskRow,
-)
 
 if TYPE_CHECKING:
     from adats.service.stores.sqlite import SQLiteReadView
@@ -40,10 +30,10 @@ class _Table(NamedTuple):
 
 
 TABLES = {
-    "experiments": _Table(rows.columns(ExperimentRow), rows.experiment_from, {}),
+    "experiments": _Table(rows.columns(interface.ExperimentRow), rows.experiment_from, {}),
     "totals": _Table("experiment, total, crc", rows.total_from, {}),
     "tasks": _Table(
-        f"experiment, task, {rows.columns(TaskRow)}",
+        f"experiment, task, {rows.columns(interface.TaskRow)}",
         rows.task_from,
         {
             "tasks_by_name": "experiment, task",
@@ -53,7 +43,7 @@ TABLES = {
         },
     ),
     "decisions": _Table(
-        rows.columns(DecisionRow),
+        rows.columns(interface.DecisionRow),
         rows.decision_from,
         {
             "decisions_by_name": "experiment, decision_id",
@@ -63,15 +53,15 @@ TABLES = {
         },
     ),
     "rewards": _Table(
-        rows.columns(RewardRow),
+        rows.columns(interface.RewardRow),
         rows.reward_from,
         {"rewards_by_decision": "decision", "rewards_by_name": "decision, reward_id, reward"},
     ),
-    "changes": _Table(rows.columns(ChangeRow), rows.change_from, {}),
+    "changes": _Table(rows.columns(interface.ChangeRow), rows.change_from, {}),
     "beliefs": _Table(
-        rows.columns(BeliefRow), rows.belief_from, {"beliefs_by_experiment": "experiment"}
+        rows.columns(interface.BeliefRow), rows.belief_from, {"beliefs_by_experiment": "experiment"}
     ),
-    "keys": _Table(rows.columns(KeyRow), rows.key_from, {}),
+    "keys": _Table(rows.columns(interface.KeyRow), rows.key_from, {}),
 }
 PARTIAL = {  # only where it is not null
     "tasks_by_generation": "generation",
@@ -234,9 +224,9 @@ def _check_sums(view: "SQLiteReadView") -> list[str]:
     return found
 
 
-def _check_counters(view: "SQLiteReadView", row: ExperimentRow) -> Iterator[str]:
+def _check_counters(view: "SQLiteReadView", row: interface.ExperimentRow) -> Iterator[str]:
     """That they are those of the log."""
-    counts: dict[Bucket, Counts] = {}
+    counts: dict[interface.Bucket, interface.Counts] = {}
     made = counted = 0
     received = {}
     for decision in view.decisions(row.id):

@@ -4,11 +4,11 @@ import functools
 import importlib
 import importlib.util
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from adats.models.core.types import FloatArray, IntArray, MetaBelief, Rng
+from adats.models.core.types import FloatArray, IntArray, MetaBelief, Rng, Stats
 
 if TYPE_CHECKING:
     from adats.simulation.problems import Instance, Problem
@@ -51,7 +51,10 @@ class LoopInput(NamedTuple):
         return instance.theta, self.first, instance.draws, self.regret, self.actions
 
 
-Loop = Callable[[Any, LoopInput], Any]
+M = TypeVar("M", bound=MetaBelief)
+Loop = Callable[[Any, LoopInput], Stats | None]
+Absorb = Callable[[MetaBelief, Stats], MetaBelief]
+Renew = Callable[[MetaBelief, Stats], Stats]
 
 
 class Loops(NamedTuple):
@@ -64,8 +67,8 @@ class Loops(NamedTuple):
     """
 
     play: Loop | None = None
-    learn: Callable[[Any, Any], Any] | None = None
-    renew: Callable[[Any, Any], Any] | None = None
+    learn: Absorb | None = None
+    renew: Renew | None = None
     play_all: Callable[..., None] | None = None
     own_index: bool = False
 
@@ -109,12 +112,12 @@ def _found(loop: Any) -> Any:
     return getattr(importlib.import_module(f"{__package__}.{module}"), function)
 
 
-def absorb_of(problem: "Problem", meta: MetaBelief) -> Callable[[Any, Any], Any]:
+def absorb_of(problem: "Problem", meta: MetaBelief) -> Absorb:
     """How a task's statistics get into a meta-belief of this kind, compiled where that pays."""
     return loops_of(problem, meta.task_prior()).learn or plain_absorb
 
 
-def plain_absorb(meta: Any, stats: Any) -> Any:
+def plain_absorb(meta: M, stats: Stats) -> M:
     return meta.absorb(meta.digest(stats).message)
 
 
