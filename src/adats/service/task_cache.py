@@ -168,7 +168,7 @@ def _packed(state: TaskState, generation: int | None) -> TaskRow:
         design = np.append(state.design.shape[1], state.design).tobytes()
     pulls = state.stats.arm_pulls
     rewards = 0.0 if pulls is None else float(pulls.sum())
-    size = int(2 * math.log2(1 + rewards)) if rewards > 0 else None
+    size = int(math.log2(1 + rewards) / 2) if rewards > 0 else None  # coarse: an index has it
     stats = state.stats.flat().tobytes()
     return TaskRow(stats, state.rounds, pending, generation, design=design, size=size)
 

@@ -51,7 +51,7 @@ class TaskRow(NamedTuple):
     folded: bytes | None = None  # the statistics that are in the total, if those are others
     folded_in: int | None = None  # and in which: the commit that wrote it
     design: bytes | None = None  # if the task has one of its own
-    size: int | None = None  # of n rewards, n > 0: 2 log2(1 + n), rounded down
+    size: int | None = None  # of n rewards, n > 0: log4(1 + n), rounded down
 
 
 class LearnedReward(NamedTuple):

@@ -378,7 +378,12 @@ class SQLiteStore(SQLiteReader):
             self._run_rows(rows.SAVE_EXPERIMENT, [rows.sealed(row._replace(total=b""))])
         for key in changes.forgotten:
             self._forget(*key)
-        self._run_rows(rows.SAVE_TASK, [rows.task_to_keep(*item) for item in changes.tasks.items()])
+        tasks = changes.tasks.items()
+        self._run_rows(rows.SAVE_TASK, [rows.task_to_keep(*item) for item in tasks])
+        self._run_rows(
+            rows.SAVE_TASK_INDICES,
+            [(*key, row.generation, row.folded_in, row.size) for key, row in tasks],
+        )
         new: list[list[Any]] = []
         known: list[list[Any]] = []
         ids: dict[DecisionKey, int] = {}  # of new ones, which follow the last

@@ -54,14 +54,17 @@ def insert(table: str, fields: Sequence[str], after: str = "") -> Statement:
     return Statement(f"INSERT INTO {table} ({', '.join(names)}) VALUES", len(names), after)
 
 
-def upsert(table: str, fields: Sequence[str], key: Sequence[str]) -> Statement:
-    changed = ", ".join(f"{f} = excluded.{f}" for f in (*fields, CHECKSUM) if f not in key)
+def upsert(table: str, fields: Sequence[str], key: Sequence[str], *but: str) -> Statement:
+    """What is there is changed `but` for some columns."""
+    left = (*key, *but)
+    changed = ", ".join(f"{f} = excluded.{f}" for f in (*fields, CHECKSUM) if f not in left)
     return insert(table, fields, f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changed}")
 
 
 SAVE_EXPERIMENT = upsert("experiments", ExperimentRow._fields, ("id",))
 SAVE_TOTAL = upsert("totals", ("experiment", "total"), ("experiment",))
-SAVE_TASK = upsert("tasks", ("experiment", "task", *TaskRow._fields), ("experiment", "task"))
+_TASK, _RARELY = ("experiment", "task"), ("generation", "folded_in", "size")
+SAVE_TASK = upsert("tasks", (*_TASK, *TaskRow._fields), _TASK, *_RARELY)
 SAVE_COUNTS = upsert("hourly", Bucket._fields + Counts._fields, Bucket._fields)
 ADD_DECISION = insert("decisions", DecisionRow._fields[1:])  # SQLite makes the ids
 ADD_REWARD = insert("rewards", RewardRow._fields[1:])
@@ -80,6 +83,17 @@ SAVE_DECISION = Statement(
     f"UPDATE decisions SET {_NEW} FROM (VALUES",
     len(LATER) + 2,
     f") AS v WHERE id = v.column{len(LATER) + 2}",
+)
+
+
+_PLACES = [f"v.column{i}" for i in range(3, 3 + len(_RARELY))]
+SAVE_TASK_INDICES = Statement(  # an index is written if its column is set, even to what it was
+    "UPDATE tasks SET "
+    + ", ".join(f"{f} = {place}" for f, place in zip(_RARELY, _PLACES, strict=True))
+    + " FROM (VALUES",
+    len(_TASK) + len(_RARELY),
+    ") AS v WHERE experiment = v.column1 AND task = v.column2 "
+    f"AND ({', '.join(_RARELY)}) IS NOT ({', '.join(_PLACES)})",
 )
 
 
