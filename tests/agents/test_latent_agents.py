@@ -90,6 +90,41 @@ def test_a_forgotten_task_leaves_what_the_others_say(kind):
     np.testing.assert_allclose(agent.meta.total.value(), sum(messages), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize(("tasks", "count"), [(3, 5), (3, 30), (12, 80)])
+@pytest.mark.parametrize("rewards", ["binary", "count"])
+def test_few_rewards_in_any_order_say_the_same(rewards, tasks, count):
+    """Also in a batch, and after a task with as many rewards has come and gone."""
+    rng = np.random.default_rng([tasks, count])
+    meta = adats.default_prior(arms=range(3), rewards=rewards)
+    told = [
+        {"task": int(task), "action": int(arm), "reward": float(reward)}
+        for task, arm, reward in zip(
+            rng.integers(tasks, size=count),
+            rng.integers(3, size=count),
+            rng.choice([0, 0, 1] if rewards == "binary" else [0, 1, 2, 7], size=count),
+            strict=True,
+        )
+    ]
+    gone = [row | {"task": "gone", "reward": 1.0} for row in told]
+    mixed = [row for pair in zip(gone, told, strict=True) for row in pair]
+    agents = [AdaTS(meta, seed=1) for _ in range(5)]
+    by_task = sorted(told, key=lambda row: row["task"])
+    for agent, rows in zip(agents, (told, told[::-1], by_task, mixed), strict=False):
+        for row in rows:
+            agent.tell(**row)
+    agents[3].forget("gone")
+    agents[4].tell_many({name: [row[name] for row in told] for name in told[0]})
+    names = {row["task"] for row in told}
+    beliefs = [
+        [one.meta.task_prior().each_arm, *(one.posterior(task).each_arm for task in names)]
+        for one in agents
+    ]
+    for own in beliefs[1:]:
+        for found, due in zip(own, beliefs[0], strict=True):
+            assert (np.abs(found.eta_mean - due.eta_mean) < 0.05 * due.eta_scale).all()
+            np.testing.assert_allclose(found.eta_scale, due.eta_scale, rtol=0.05)
+
+
 def _states(agent):
     return agent.state().tasks.values()
 

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import time
 
 import msgspec
 import numpy as np
@@ -13,6 +14,8 @@ from adats.service.evaluation import alarms
 from adats.service.messages import ArmStanding, Stop
 from adats.service.spec import parse
 from adats.service.stores.interface import DecisionRow
+from asgi import talk
+from served import at_rest
 
 SPEC = parse(
     '{"model": "binary", "prior": {"default": {}}, "arms": ["a", "b"], "control": "a",'
@@ -224,3 +227,31 @@ def test_daily_looks_at_days_that_differ_find_a_move_seldom():
         means = 0.1 + 0.02 * rng.standard_normal(40)
         found += any(alarms.moved(daily(means[:d]), least=0.0) is not None for d in range(41))
     assert found / runs < 0.05 + 2.33 * math.sqrt(0.05 * 0.95 / runs)
+
+
+def test_late_rewards_are_an_alarm_on_both_stores(url):
+    """Twelve days, on the last of which two of three rewards come after their window."""
+    at, now = "/v1/experiments/x", [time.time() // DAY * DAY - 14 * DAY]
+    spec = {"model": "gaussian", "arms": ["a", "b"], "prior": {"default": {"scale": 1}}}
+
+    def calls():
+        yield "PUT", at, spec | {"window": 3600}
+        for day in range(12):
+            ids = [f"{day}-{i}" for i in range(42)]
+            yield (
+                "POST",
+                at + "/decide",
+                {"decisions": [{"task": x, "decision_id": x} for x in ids]},
+            )
+            for part, wait in ((ids[::3], 60), (ids[1::3] + ids[2::3], 7200 if day == 11 else 60)):
+                now[0] += wait
+                told = [{"decision_id": x, "reward": 1.0 + len(x)} for x in part]
+                yield "POST", at + "/reward", {"rewards": told}
+            now[0] += DAY - 120 if day < 11 else DAY
+
+    answers = talk(url, calls(), clock=lambda: now[0])
+    assert [status for status, _ in answers] == [201] + [200] * (len(answers) - 1)
+    ((_, report),) = talk(at_rest(url), [("GET", at + "/report")], clock=lambda: now[0])
+    (found,) = report["alarms"]
+    assert found.startswith("Rewards are missing: 33.3 % of the decisions of ")
+    assert found.endswith(" have one; 100 % is usual. 66.7 % came too late for the window.")

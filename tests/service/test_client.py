@@ -389,7 +389,7 @@ def test_the_fallback_is_taken_only_when_patience_is_over():
     features = [[1.0, 0.0], [0.0, 1.0]]
     with fake([down, decided]) as (url, _), adats.Client(url, "x") as client:
         assert not client.ask("ann").fallback
-    with fake([down]) as (url, seen), adats.Client(url, "x", patience=0.3) as client:
+    with fake([down]) as (url, seen), adats.Client(url, "x", patience=1.5) as client:
         decision = client.ask("ann", features=features, decision_id="mine")
         assert (decision.action, decision.decision_id, decision.fallback) == (1, "mine", True)
         assert decision.features.tolist() == [0.0, 1.0]

@@ -7,7 +7,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from adats.models.latent import base
+from adats.models.latent import anchors
 from adats.service import folds
 from adats.service.messages import DecisionRequest, NewArm, RewardRequest
 from adats.service.replay import replay
@@ -34,7 +34,7 @@ def local(request, tmp_path, monkeypatch):
     monkeypatch.setattr(folds, "LARGE_TOTAL", 0)
     monkeypatch.setattr(folds, "MOST_UNFOLDED", 5 if request.param == FEW else 3)
     if request.param != FEW:
-        monkeypatch.setattr(base, "FEW_REWARDS", 0.0)
+        monkeypatch.setattr(anchors, "FEW_REWARDS", 0.0)
     local = Local(tmp_path / "x.db")
     local.put("x", SPECS[request.param])
     yield local

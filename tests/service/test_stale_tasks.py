@@ -5,8 +5,8 @@ import sqlite3
 import numpy as np
 import pytest
 
-from adats.agents.steps import MOVED_TASKS
-from adats.models.latent import base
+from adats.models.core.meta import RENEWED
+from adats.models.latent import anchors as anchors_module
 from adats.service import replay as replay_module
 from adats.service import task_cache
 from adats.service.engine import Engine
@@ -75,7 +75,8 @@ def local(tmp_path):
 @pytest.fixture
 def doubling(monkeypatch):
     """Anchors are renewed when rewards have doubled, from the first on."""
-    monkeypatch.setattr(base, "FEW_REWARDS", 0.0)
+    monkeypatch.setattr(anchors_module, "FEW_REWARDS", 0.0)
+    monkeypatch.setattr(anchors_module, "GROWTH", 2.0)
 
 
 @pytest.mark.usefixtures("doubling")
@@ -89,7 +90,7 @@ def test_a_reward_moves_two_tasks_and_in_the_end_all_are_up_to_date(local):
         before[task] = generation  # its sites are new, of the anchor that there was
         stale = sorted((anchor, name) for name, anchor in before.items() if anchor != now)
         moved = {name for name in before if before[name] != after[name]}
-        assert moved == {name for _, name in stale[:MOVED_TASKS]}  # the oldest, then by name
+        assert moved == {name for _, name in stale[:RENEWED]}  # the oldest, then by name
         assert all(after[name] == now for name in moved)
         changes += now != generation
         generation = now
@@ -101,7 +102,7 @@ def test_while_rewards_are_few_each_has_a_new_anchor(local):
     play(local, events(count=30))
     assert served_of(local).snapshot.meta.generation == 30
     oldest = min(anchors(local).values())
-    assert 30 - oldest <= TASKS / MOVED_TASKS  # nobody waits longer than all others take
+    assert 30 - oldest <= TASKS / RENEWED  # nobody waits longer than all others take
 
 
 def test_what_all_tasks_taught_is_the_sum_of_what_is_kept_of_them(local):

@@ -20,7 +20,7 @@ from adats.agents.decision_numbers import OF_A_BATCH
 from adats.agents.oracles import Oracle
 from adats.agents.policies import Policy
 from adats.agents.prior_source import Drawn, Fixed, Known, Marginal, PriorSource
-from adats.agents.steps import MOVED_TASKS, make_setup
+from adats.agents.steps import make_setup
 from adats.agents.task_columns import ColumnBook
 from adats.agents.task_state import DictBook, TaskState, task_name
 from adats.models.core import checks
@@ -282,8 +282,7 @@ class Agent(BatchVerbs):
         if known is None:
             state = self._setup.drawn(self._meta, state, self._rng)
         decided = decision is not None
-        before = self._meta
-        state, self._meta = self._setup.learn(before, state, stats, pulled, decided=decided)
+        state, meta = self._setup.learn(self._meta, state, stats, pulled, decided=decided)
         self._book.put(task, state)
         if counts is not None:
             self._rewarded = decision_numbers.with_rewards(self._rewarded, counts)
@@ -291,26 +290,30 @@ class Agent(BatchVerbs):
             self._told[number] = None
             if len(self._told) > REMEMBERED:
                 self._told.popitem(last=False)
-        if before.RENEWS and self._meta.generation:
-            if self._meta.generation != before.generation:
-                self._stale = None
-            self._renew()
+        self._go_on_with(meta)
 
-    def _renew(self) -> None:
-        """Bring the next two stale tasks up to date."""
+    def _go_on_with(self, meta: MetaBelief) -> None:
+        """What all tasks have taught now; the next stale ones are brought up to date."""
+        if meta.generation != self._meta.generation:
+            self._stale = None
+        self._meta = meta
+        if not meta.generation:
+            return
         if self._stale is None:
-            self._stale = self._book.stale(self._meta)
+            self._stale = self._book.stale(meta)
             self._stale.reverse()
-        done = 0
-        while self._stale and done < MOVED_TASKS:
+        found: dict[Task, TaskState] = {}
+        most = meta.renewals(1)
+        while self._stale and len(found) < most:
             task = self._stale.pop()
             state = self._book.get(task)
-            if state is not None and self._meta.is_stale(state.stats):
+            if state is not None and meta.is_stale(state.stats):
+                found[task] = state
                 if self._kept is not None:
                     self._kept.setdefault(task, state)
-                state, self._meta = self._setup.renew(self._meta, state)
-                self._book.put(task, state)
-                done += 1
+        states, self._meta = self._setup.renew(meta, list(found.values()))
+        for task, state in zip(found, states, strict=True):
+            self._book.put(task, state)
 
     # lifecycle
 
@@ -321,8 +324,9 @@ class Agent(BatchVerbs):
 
     def forget(self, task: Task) -> None:
         """Take the task out: the state is that of the remaining log, its actions as given."""
-        self._meta = self._setup.forget(self._meta, self._known(task))
+        meta = self._setup.forget(self._meta, self._known(task))
         self._book.delete(task_name(task))
+        self._go_on_with(meta)
 
     def add_arm(
         self, name: Arm | None = None, *, like: Arm | None = None, features: ArrayLike | None = None

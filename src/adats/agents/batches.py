@@ -309,10 +309,7 @@ def _brought_up_to_date(
             old = np.ascontiguousarray(book.array[some, stats])
             stale = meta.stale_rows(old)
             if stale.any():
-                digests = meta.digest_many(old[stale], kept=False)
-                gain = digests.message_sum - meta.digest_many(old[stale]).message_sum
-                book.array[some[stale], stats] = digests.rows
-                meta = meta.absorb(gain)
+                book.array[some[stale], stats], meta = meta.renew_many(old[stale])
         generation = meta.generation
         meta = meta.renewed_if_moved()
     return meta

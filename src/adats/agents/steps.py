@@ -31,8 +31,6 @@ from adats.models.core.types import (
     Task,
 )
 
-MOVED_TASKS = 2  # stale tasks that a reward brings up to date
-
 
 @dataclass(frozen=True, eq=False)
 class Setup:
@@ -201,16 +199,21 @@ class Setup:
         )
         return new, meta
 
-    def renew(self, meta: MetaBelief, state: TaskState) -> tuple[TaskState, MetaBelief]:
-        """A stale task digested anew, with the same rewards."""
-        old = state.digested(meta)
-        digest, meta = meta.replace_task(old, old.stats, ())
-        kept = None if state.finished else digest
-        return state._replace(stats=digest.stats, digest=kept), meta
+    def renew(
+        self, meta: MetaBelief, states: Sequence[TaskState]
+    ) -> tuple[list[TaskState], MetaBelief]:
+        """Stale tasks digested anew, with the same rewards."""
+        digests, meta = meta.renew([state.digested(meta) for state in states])
+        return [
+            state._replace(stats=digest.stats, digest=None if state.finished else digest)
+            for state, digest in zip(states, digests, strict=True)
+        ], meta
 
     def forget(self, meta: MetaBelief, state: TaskState) -> MetaBelief:
         """The meta-belief without this task."""
-        return meta.absorb(-state.digested(meta).message) if self.source.LEARNS else meta
+        if not self.source.LEARNS:
+            return meta
+        return meta.absorb(-state.digested(meta).message).renewed()
 
     def refit(
         self, meta: MetaBelief, states: Mapping[Task, TaskState], rng: Rng

@@ -3,7 +3,7 @@ shrinkage of Σ_0; and which directions of Σ_0 a log cannot tell."""
 
 import math
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -140,12 +140,17 @@ def best_weight(tasks: Sequence[Task], score: Callable[[IntArray, IntArray], Flo
     """
     if len(tasks) < FOLDS:
         return 1.0
-    place = folds(tasks)
     total = np.zeros(len(WEIGHTS))
-    for fold in range(FOLDS):
-        total += score(np.flatnonzero(place != fold), np.flatnonzero(place == fold))
+    for train, test in held_out(tasks):
+        total += score(train, test)
     close = total >= total.max() - 1e-9 * (1.0 + abs(total.max()))
     return float(WEIGHTS[np.flatnonzero(close)[-1]])
+
+
+def held_out(tasks: Sequence[Task]) -> Iterator[tuple[IntArray, IntArray]]:
+    """For every fold the places of the tasks outside it, and of those in it."""
+    place = folds(tasks)
+    return ((np.flatnonzero(place != k), np.flatnonzero(place == k)) for k in range(FOLDS))
 
 
 def folds(tasks: Sequence[Task]) -> IntArray:

@@ -11,21 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from adats.learning.em import (
-    ENOUGH,
-    FEWEST,
-    LEAST,
-    WEIGHTS,
-    WIDE,
-    Point,
-    View,
-    best_weight,
-    climb,
-    effective_tasks,
-    holding,
-    start_noise,
-    towards_common,
-)
+from adats.learning import em
+from adats.learning.em import Point, View
 from adats.learning.fitted import Fitted, RewardFigures, few_tasks, spreads_of
 from adats.learning.tables import ArmTable
 from adats.models import GaussianMeta, MixtureMeta
@@ -63,18 +50,30 @@ class ArmFrame(NamedTuple):
 
 def pulls_of(table: ArmTable) -> tuple[Pulls, ArmFrame]:
     """The statistics in good units; a ValueError where they cannot tell σ."""
-    count, total, squares = table.table.swapaxes(0, 1)[:3]
-    pulled = count > 0
-    often = np.where(pulled, count, 1.0)
+    count, total = table.table[:, 0], table.table[:, 1]
     centre = total.sum(axis=0) / np.maximum(count.sum(axis=0), 1.0)
+    around, rest, spread, noise = scattered(table, centre)
+    frame = ArmFrame(centre, spread, noise / spread**2)
+    return Pulls(count, around / spread, rest.sum(axis=1) / spread**2), frame
+
+
+class Scatter(NamedTuple):
+    """Of rewards around a centre."""
+
+    around: FloatArray  # (tasks, arms): sums of what they are beyond it
+    rest: FloatArray  # and of squares around the mean of their task and arm
+    spread: float  # of all of them
+    noise: float  # σ² by what is within tasks and arms
+
+
+def scattered(table: ArmTable, centre: FloatArray | float) -> Scatter:
+    count, total, squares = table.table.swapaxes(0, 1)[:3]
+    pulled, n = count > 0, float(count.sum())
     around = total - count * centre
     wide = squares - centre * (total + around)  # Σ (y - centre)²
-    rest = np.where(pulled, wide - around**2 / often, 0.0).sum(axis=1)
-    n = float(count.sum())
-    noise = start_noise(float(rest.sum()), n - pulled.sum(), float(squares.sum()))
-    spread = math.sqrt(float(wide.sum()) / n)
-    frame = ArmFrame(centre, spread, noise / spread**2)
-    return Pulls(count, around / spread, rest / spread**2), frame
+    rest = np.where(pulled, wide - around**2 / np.where(pulled, count, 1.0), 0.0)
+    noise = em.start_noise(float(rest.sum()), n - pulled.sum(), float(squares.sum()))
+    return Scatter(around, rest, math.sqrt(float(wide.sum()) / n), noise)
 
 
 def log_density(pulls: Pulls, mu: FloatArray, point: Point) -> FloatArray:
@@ -96,7 +95,7 @@ def look(pulls: Pulls, point: Point) -> View:
     tasks = np.maximum((count > 0).sum(axis=0), 1)
     grown = 1.0 + count * scale**2 / v
     m = information(pulls, point)
-    cov = 1.0 / (m.sum(axis=0) + WIDE**-2.0)
+    cov = 1.0 / (m.sum(axis=0) + em.WIDE**-2.0)
     mean = cov * (total / (v * grown)).sum(axis=0)
     left = total - count * mean
     score = left / (v * grown)
@@ -112,9 +111,9 @@ def look(pulls: Pulls, point: Point) -> View:
     step = np.where(bend > 0, 2 * v * pull / np.where(bend > 0, bend, 1.0), 0.0)
     psi = 1.0 + (2 / tasks) * scale * pull
     variance = v + (2 * v**2 * slope_variance - 2 * v * float((step * pull).sum())) / n
-    goal = Point((scale + step) * np.sqrt(np.maximum(psi, 0.0)), max(variance, LEAST))
+    goal = Point((scale + step) * np.sqrt(np.maximum(psi, 0.0)), max(variance, em.LEAST))
     # mu integrated out: its density at the mean, over what the rewards leave of it
-    log_mu = -0.5 * float((mean / WIDE) @ (mean / WIDE) - np.log(cov / WIDE**2).sum())
+    log_mu = -0.5 * float((mean / em.WIDE) @ (mean / em.WIDE) - np.log(cov / em.WIDE**2).sum())
     log_likelihood = float(log_density(pulls, mean, point).sum()) + log_mu
     return View(log_likelihood, mean, cov, slope, slope_variance, goal)
 
@@ -129,33 +128,33 @@ def information(pulls: Pulls, point: Point) -> FloatArray:
 def fit_gaussian(table: ArmTable) -> Fitted:
     pulls, frame = pulls_of(table)
     n = float(pulls.n.sum())
-    found = climb(partial(look, pulls), Point(np.ones(len(table.arms)), frame.noise))
+    found = em.climb(partial(look, pulls), Point(np.ones(len(table.arms)), frame.noise))
 
     def effective(part: Pulls, point: Point) -> FloatArray:
         m = information(part, point)
         total, squares = m.sum(axis=0), (m**2).sum(axis=0)
-        return effective_tasks(total, squares, most=float(total.max()))
+        return em.effective_tasks(total, squares, most=float(total.max()))
 
     tasks = effective(pulls, found.point)
-    lost = tasks < FEWEST
+    lost = tasks < em.FEWEST
     if lost.all():
         raise ValueError("the log cannot tell how tasks differ: no two tasks pulled the same arm")
 
     def score(train: IntArray, test: IntArray) -> FloatArray:
         """Held-out log density of σ_0 fitted to other tasks, for every weight of the average."""
         some, held = pulls.subset(train), pulls.subset(test)
-        search = holding(partial(look, some), found.point.variance)
-        part = climb(search, found.point, enough=ENOUGH)
+        search = em.holding(partial(look, some), found.point.variance)
+        part = em.climb(search, found.point, enough=em.ENOUGH)
         known = effective(some, part.point)
-        result = np.empty(len(WEIGHTS))
-        for i, weight in enumerate(WEIGHTS):
-            variances = towards_common(part.point.factor**2, known, weight) + part.view.mu_cov
+        result = np.empty(len(em.WEIGHTS))
+        for i, weight in enumerate(em.WEIGHTS):
+            variances = em.towards_common(part.point.factor**2, known, weight) + part.view.mu_cov
             point = Point(np.sqrt(variances), part.point.variance)
             result[i] = log_density(held, part.view.mu, point).sum()
         return result
 
-    weight = best_weight(table.tasks, score)
-    variances, v = towards_common(found.point.factor**2, tasks, weight), found.point.variance
+    weight = em.best_weight(table.tasks, score)
+    variances, v = em.towards_common(found.point.factor**2, tasks, weight), found.point.variance
     view = look(pulls, Point(np.sqrt(variances), v))
     mu, mu_scale = frame.centre + frame.spread * view.mu, frame.spread * np.sqrt(view.mu_cov)
     task_scale, noise = frame.spread * np.sqrt(variances), float(frame.spread * np.sqrt(v))

@@ -10,23 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from adats.learning.em import (
-    ENOUGH,
-    LEAST,
-    WEIGHTS,
-    WIDE,
-    Point,
-    View,
-    best_weight,
-    climb,
-    filled,
-    holding,
-    lost_names,
-    lost_pairs,
-    start_noise,
-    towards_diagonal,
-    unseen,
-)
+from adats.learning import em
+from adats.learning.em import Point, View
 from adats.learning.fitted import ENOUGH_TASKS, Fitted, RewardFigures
 from adats.learning.tables import LinearTable
 from adats.models import LinearMeta
@@ -82,7 +67,7 @@ def rows_of(table: LinearTable) -> tuple[Rows, Frame]:
         root[part], y[part], seen = as_rows(moments)
         rest[part] = moments[:, -1, -1] - (y[part] ** 2).sum(axis=1)
         rank += int(seen.sum())
-    noise = start_noise(float(rest.sum()), count - rank, float(pooled[-1, -1]))
+    noise = em.start_noise(float(rest.sum()), count - rank, float(pooled[-1, -1]))
     spread = math.sqrt(float((y**2).sum() + rest.sum()) / count)
     y /= spread
     rest /= spread**2
@@ -149,15 +134,9 @@ def _half(root: FloatArray, known: FloatArray, point: Point) -> tuple[FloatArray
     spread = root @ (point.factor / math.sqrt(point.variance))
     grown = spread @ spread.swapaxes(1, 2)
     grown += np.eye(root.shape[-1])
-    try:
-        lower = np.linalg.cholesky(grown)
-    except np.linalg.LinAlgError:  # so large that rounding ate the identity
-        values, vectors = np.linalg.eigh(grown)
-        roots = np.sqrt(np.maximum(values, 1.0))
-        half = (vectors / roots[:, None, :]).swapaxes(1, 2) @ known
-        return half, np.log(roots).sum(axis=1)
+    lower = linalg.lower_factors(grown)
     logs = np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
-    return np.linalg.solve(lower, known), logs
+    return np.asarray(np.linalg.solve(lower, known), np.float64), logs
 
 
 def _log_normal(n: FloatArray, squares: FloatArray, v: float, logs: FloatArray) -> FloatArray:
@@ -170,7 +149,7 @@ def look(rows: Rows, point: Point, *, diagonal: bool = False) -> View:
     d, n = len(factor), float(rows.n.sum())
     m, h, c = messages(rows, point)
     total = m.sum(axis=0)
-    mu = linalg.condition(np.zeros(d), WIDE, total, h.sum(axis=0))
+    mu = linalg.condition(np.zeros(d), em.WIDE, total, h.sum(axis=0))
     mean, cov = mu.mean, mu.factor @ mu.factor.T
     score = h - m @ mean  # g_s: what a task says at the mean of mu
     spread = factor @ factor.T
@@ -193,7 +172,7 @@ def look(rows: Rows, point: Point, *, diagonal: bool = False) -> View:
     rise = 2 * v * float((way * pull).sum())
     step = rise / bend if bend > 0 else 0.0
     variance = v + (2 * v**2 * slope_variance - step * rise) / n
-    goal = Point((factor + step * way) @ _root(psi), max(variance, LEAST))
+    goal = Point((factor + step * way) @ _root(psi), max(variance, em.LEAST))
     return View(float(c.sum()) + mu.log_integral(), mean, cov, slope, slope_variance, goal)
 
 
@@ -232,29 +211,29 @@ def fit_linear(table: LinearTable, *, diagonal: bool = False) -> Fitted:
     d, pulls = len(table.features), float(table.n.sum())
     diagonal = diagonal or d == 1
     search = partial(look, diagonal=diagonal)
-    found = climb(partial(search, rows), Point(np.eye(d) / np.sqrt(d), frame.noise))
+    found = em.climb(partial(search, rows), Point(np.eye(d) / np.sqrt(d), frame.noise))
     m = messages(rows, found.point).m
-    lost = unseen(m)
+    lost = em.unseen(m)
     if lost.shape[1] == d:
         raise ValueError("the log cannot tell how tasks differ: no two tasks tried the same")
 
     def known(point: Point) -> FloatArray:
-        return filled(point.factor @ point.factor.T, lost, diagonal=diagonal)
+        return em.filled(point.factor @ point.factor.T, lost, diagonal=diagonal)
 
     def score(train: IntArray, test: IntArray) -> FloatArray:
         """Held-out log density of Σ_0 fitted to other tasks, for every weight of its diagonal."""
-        part = holding(partial(search, rows.subset(train)), found.point.variance)
-        point, view, *_ = climb(part, found.point, enough=ENOUGH)
+        part = em.holding(partial(search, rows.subset(train)), found.point.variance)
+        point, view, *_ = em.climb(part, found.point, enough=em.ENOUGH)
         cov, held = known(point), rows.subset(test)
-        covs = [towards_diagonal(cov, weight) + view.mu_cov for weight in WEIGHTS]
+        covs = [em.towards_diagonal(cov, weight) + view.mu_cov for weight in em.WEIGHTS]
         points = [Point(linalg.psd_factor(cov), point.variance) for cov in covs]
         return np.array([log_density(held, view.mu, p).sum() for p in points])
 
-    weight = 1.0 if diagonal else best_weight(table.tasks, score)
-    cov, v = towards_diagonal(known(found.point), weight), found.point.variance
-    unidentified = lost_names(lost, frame.unit, table.features)
+    weight = 1.0 if diagonal else em.best_weight(table.tasks, score)
+    cov, v = em.towards_diagonal(known(found.point), weight), found.point.variance
+    unidentified = em.lost_names(lost, frame.unit, table.features)
     if not diagonal:
-        unidentified += lost_pairs(m, lost, table.features)
+        unidentified += em.lost_pairs(m, lost, table.features)
     view = look(rows, Point(linalg.psd_factor(cov), v))
     units, shift = np.outer(frame.unit, frame.unit), pulls * float(np.log(frame.spread))
     mu, mu_cov = frame.centre + frame.unit * view.mu, units * view.mu_cov

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from adats.learning.em import WIDE, start_noise
-from adats.learning.fit_arms import fewest_pulls
+from adats.learning.em import WIDE
+from adats.learning.fit_arms import fewest_pulls, scattered
 from adats.learning.fitted import Fitted, RewardFigures, few_tasks
 from adats.learning.tables import ArmTable
 from adats.models import LinearMeta, LinearStats
@@ -60,17 +60,11 @@ class Units(NamedTuple):
 
 def _scale(table: ArmTable) -> Units:
     """The units in which the fit is made; a ValueError where numbers cannot tell σ."""
+    n, s = float(table.table[:, 0].sum()), float(table.table[:, 1].sum())
     if table.kind.SUMS_TELL:
-        n, s = float(table.table[:, 0].sum()), float(table.table[:, 1].sum())
         return Units(float(FAMILIES[table.model].eta((s + 0.5) / (n + 1.0))), 1.0, None)
-    count, total, squares = table.table.swapaxes(0, 1)[:3]
-    pulled, n = count > 0, float(count.sum())
-    centre = float(total.sum()) / n
-    around = total - count * centre
-    wide = squares - centre * (total + around)  # Σ (y - centre)²
-    rest = np.where(pulled, wide - around**2 / np.where(pulled, count, 1.0), 0.0)
-    variance = start_noise(float(rest.sum()), n - pulled.sum(), float(squares.sum()))
-    return Units(centre, math.sqrt(float(wide.sum()) / n), math.sqrt(variance))
+    found = scattered(table, s / n)
+    return Units(s / n, found.spread, math.sqrt(found.noise))
 
 
 def _log(table: ArmTable, scale: Units, mean: FloatArray, cov: FloatArray, design: Any) -> Log:

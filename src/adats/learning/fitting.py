@@ -8,7 +8,7 @@ import numpy as np
 
 from adats.learning import fit_arms, fit_linear
 from adats.learning.effects import counted
-from adats.learning.em import FOLDS, Point, folds
+from adats.learning.em import FOLDS, Point, held_out
 from adats.learning.fit_structured import STRUCTURES, fit_structured
 from adats.learning.fitted import Fitted
 from adats.learning.savings import split
@@ -124,15 +124,14 @@ def compare(table: Any, *, seed: int = 1) -> list[StructureScore]:
     names = _possible(table)
     if len(names) == 1 or len(table) < FOLDS:
         return [StructureScore(names[0], np.zeros(0), np.zeros(0))]
-    place, (first, second) = folds(table.tasks), halves(table, rng)
+    first, second = halves(table, rng)
     scores: list[StructureScore] = []
     for name in names:
         if name == "full" and not _names_matter(scores):
             continue
         density, value = np.empty(len(table)), np.empty(len(table))
         try:
-            for fold in range(FOLDS):
-                train, test = np.flatnonzero(place != fold), np.flatnonzero(place == fold)
+            for train, test in held_out(table.tasks):
                 part = table.subset(train)
                 found = estimate(part, model=table.model, structure=name)  # type: ignore[arg-type]
                 density[test] = found.log_density(table.subset(test))

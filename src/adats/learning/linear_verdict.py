@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from adats.learning.em import FOLDS, folds
+from adats.learning.em import held_out
 from adats.learning.fitted import ENOUGH_TASKS, Fitted
 from adats.learning.fitting import estimate
 from adats.learning.savings import Saving
@@ -73,10 +73,8 @@ def held_out_gains(table: LinearTable, *, diagonal: bool, seed: int) -> FloatArr
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,)))
     if len(table) > MOST:
         table = table.subset(np.sort(rng.choice(len(table), MOST, replace=False)))
-    place = folds(table.tasks)
     gains = np.empty(len(table))
-    for fold in range(FOLDS):
-        train, test = np.flatnonzero(place != fold), np.flatnonzero(place == fold)
+    for train, test in held_out(table.tasks):
         others, held = table.subset(train), table.subset(test)
         fitted = estimate(others, model=table.model, diagonal=diagonal)
         own = alone_linear(others, fitted.noise)

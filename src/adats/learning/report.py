@@ -178,7 +178,8 @@ def _judged(found: "Analysis", linear: bool) -> list[str]:
     return [
         "## Why",
         f"{said} A *saving* is the part of a rival's regret that Thompson sampling with the shared "
-        "prior saves in a new task with the arms and the length of the log's own: what the model "
+        "prior saves in a new task with the arms and the length of the log's own (or, where "
+        "sharing loses more, the part of its regret that the rival saves): what the model "
         "promises, over all that the log leaves possible. Tasks that were *held out* had no say in "
         f"the prior they were played with.{_disagreement(verdict)}{_not_rehearsed(found)}",
     ]

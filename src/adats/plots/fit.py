@@ -109,7 +109,7 @@ def saving_figure(savings: Mapping[str, tuple[float, float, float]]) -> "Figure"
         margin = 0.08 * (ends[1] - ends[0]) or 1.0
         axes.set_xlim(ends[0] - margin, ends[1] + margin)
         axes.tick_params(axis="y", length=0)
-        axes.set_xlabel("part of the regret that sharing saves, %, with its 90 % interval")
+        axes.set_xlabel("regret that sharing saves (below 0: the other saves), %; 90 % intervals")
         _plain(axes, "x")
     return figure
 

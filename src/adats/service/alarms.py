@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from adats.models.core.types import Arm
-from adats.service.counters import BITS, DAY, FLOOR, SEVERAL, by_time, encode, moments
+from adats.models.core.types import Arm, FloatArray
+from adats.service.counters import BITS, DAY, FLOOR, by_time, encode
 from adats.service.evaluation import alarms
 from adats.service.messages import Stop
 from adats.service.spec import ExperimentSpec
@@ -127,12 +127,12 @@ def _moved(days: list[_Day], spec: ExperimentSpec) -> list[str | None]:
     """Of the control, which is always the same; and the lift, which may only rise. Without a
     holdout, of all rewards: where a policy learns, these may only rise too."""
     if spec.holdout is None:
-        together = [(day, day.together) for day in days if day.together.counted]
-        known, found = [day for day, _ in together], _daily([own for _, own in together])
-        return [_said("Rewards fell", known, alarms.moved(found, fall_only=True))]
+        known = [day for day in days if day.together.counted]
+        rewards = _daily(_table(day.together for day in known))
+        return [_said("Rewards fell", known, alarms.moved(rewards, fall_only=True))]
     known = [day for day in days if day.policy.counted and day.holdout.counted]
-    control = _daily([day.holdout for day in known])
-    lift = _daily([day.policy for day in known]).minus(control)
+    control = _daily(_table(day.holdout for day in known))
+    lift = _daily(_table(day.policy for day in known)).minus(control)
     return [
         _said("The control's rewards moved", known, alarms.moved(control)),
         _said(
@@ -147,30 +147,40 @@ def _arms_moved(
     counts: dict[Bucket, Counts], arms: Sequence[Arm], days: list[_Day]
 ) -> list[str | None]:
     """Arms whose rewards fell, while those of the others did not."""
-    sums: dict[tuple[str, int], Counts] = {}
-    for bucket, own in counts.items():
-        if bucket.span and not bucket.metric and bucket.held_out != 1 and bucket.arm != SEVERAL:
-            for name in (bucket.arm, ""):  # and of all together
-                place = name, bucket.start // DAY * DAY
-                sums[place] = sums.get(place, NONE).plus(own)
+    places = {encode(arm).decode(): i for i, arm in enumerate(arms)}
+    starts = {day.start: i for i, day in enumerate(days)}
+    asked = {
+        bucket: own
+        for bucket, own in counts.items()
+        if bucket.arm in places and not bucket.metric and bucket.held_out != 1
+        if bucket.start // DAY * DAY in starts
+    }
+    at = [(places[bucket.arm], starts[bucket.start // DAY * DAY]) for bucket in asked]
+    sums = np.zeros((len(arms), len(days), 3))
+    np.add.at(sums, tuple(np.array(at, int).reshape(-1, 2).T), _table(asked.values()))
+    total = sums.sum(axis=0)
     found: list[str | None] = []
-    for arm in arms:
-        mine = [sums.get((encode(arm).decode(), day.start), NONE) for day in days]
-        all_of = [sums.get(("", day.start), NONE) for day in days]
-        others = [every.plus(own, -1) for every, own in zip(all_of, mine, strict=True)]
-        both = [i for i in range(len(days)) if mine[i].counted and others[i].counted]
-        daily, beside = (_daily([own[i] for i in both]) for own in (mine, others))
-        move = alarms.fell_alone(daily, beside, len(arms))
+    for arm, mine in zip(arms, sums, strict=True):
+        others = total - mine
+        both = np.flatnonzero((mine[:, 0] > 0) & (others[:, 0] > 0))
+        move = alarms.fell_alone(_daily(mine[both]), _daily(others[both]), len(arms))
         what = f"The best arms may be others: the rewards of {arm} fell, and not those of all,"
         found.append(_said(what, [days[i] for i in both], move))
     return found
 
 
-def _daily(days: list[Counts]) -> alarms.Daily:
-    means = [own.sum / (own.counted << BITS) for own in days]
-    sizes = np.array([own.counted for own in days], np.float64)
-    whole = moments(reduce(Counts.plus, days, NONE))
-    return alarms.Daily(np.array(means), whole.squares / max(whole.size - 1, 1) / sizes)
+def _table(days: Iterable[Counts]) -> FloatArray:
+    """Rewards that count, their sum and that of their squares, in floats."""
+    unit, square = 1 << BITS, 1 << 2 * BITS
+    rows = [(own.counted, own.sum / unit, own.squares / square) for own in days]
+    return np.array(rows).reshape(-1, 3)
+
+
+def _daily(days: FloatArray) -> alarms.Daily:
+    sizes, totals, _ = days.T
+    n, total, squares = days.sum(axis=0)
+    spread = max(squares - total**2 / max(n, 1.0), 0.0) / max(n - 1, 1.0)
+    return alarms.Daily(totals / sizes, spread / sizes)
 
 
 def _said(what: str, days: list[_Day], move: alarms.Move | None) -> str | None:

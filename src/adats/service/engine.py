@@ -506,7 +506,7 @@ class Engine:
         gone = self._group.forget(served.id, task, served.days_until)
         served.decisions -= len(gone)
         served.counted -= sum(row.counted is not None for row in gone)
-        served.renew(self._group)
+        served.renew(self._group, 1)
         self.note_forgotten(tenant, name)
 
     def end_commit(self, tenant: str, name: str) -> None:

@@ -14,7 +14,6 @@ from typing import Any, cast
 import msgspec
 import numpy as np
 
-from adats.agents.steps import MOVED_TASKS
 from adats.agents.task_state import TaskState
 from adats.models.core.errors import UnknownTask
 from adats.models.core.types import Belief, FloatArray, MetaBelief, Stats
@@ -36,8 +35,6 @@ from adats.service.stores.interface import (
     TaskRow,
 )
 from adats.service.task_cache import StaleTasks, TaskCache, TaskReader, unpacked
-
-RENEWED_AT_ONCE = 32  # tasks, when one is forgotten that they may have learned from
 
 
 class ServedExperiment:
@@ -110,14 +107,8 @@ class ServedExperiment:
         )
         self._commit = OpenCommit()
         self._put_tasks(group)
-        meta = self.snapshot.meta
-        if commit.rewards and meta.generation:  # the next stale tasks are brought up to date
-            stale = iter(lambda: self._stale_tasks.next(meta), None)
-            found = list(islice(stale, MOVED_TASKS * commit.rewards))
-            if self.past is not None:
-                self.past.renew(found)
-            self._replace([(task, state, state, set()) for task, state in found])
-            self._put_tasks(group)
+        if commit.unfolded:
+            self.renew(group, commit.rewards)
         if commit.places:
             self.number(self.snapshot.version + 1)
 
@@ -295,18 +286,27 @@ class ServedExperiment:
     def forget(self, task: str) -> None:
         """Take the task out, at the end of a commit: the state is that of the remaining log."""
         meta = self.snapshot.setup.forget(self.snapshot.meta, self._known(task))
-        self.snapshot = self.snapshot.with_meta(meta.renewed())
+        self.snapshot = self.snapshot.with_meta(meta)
         self._total.must_be_written = True
         self.tasks -= 1
         self.task_cache.delete(task)
 
-    def renew(self, group: Group, count: int = RENEWED_AT_ONCE) -> None:
-        """Bring the next stale tasks up to date."""
+    def renew(self, group: Group, rewards: int) -> None:
+        """Bring the next stale tasks up to date, after so many rewards."""
         meta = self.snapshot.meta
-        if meta.generation:
-            found = islice(iter(lambda: self._stale_tasks.next(meta), None), count)
-            self._replace([(task, state, state, set()) for task, state in found])
-            self._put_tasks(group)
+        if not meta.generation:
+            return
+        stale = iter(lambda: self._stale_tasks.next(meta), None)
+        found = dict(islice(stale, meta.renewals(rewards)))
+        if self.past is not None:
+            self.past.renew(found.items())
+        states, meta = self.snapshot.setup.renew(meta, list(found.values()))
+        self.snapshot = self.snapshot.with_meta(meta)
+        for (task, before), state in zip(found.items(), states, strict=True):
+            if state.stats is not before.stats:
+                self._total.keep(task, before.stats)
+                self.task_cache.put(task, state)
+        self._put_tasks(group)
 
     def change(self, change: Change) -> None:
         """Add or retire an arm; `Invalid` if that cannot be."""

@@ -10,8 +10,6 @@ import latent_truth as truth
 from adats.models.core.frozen import evolve
 from adats.models.latent.meta import LatentMeta
 
-MOVED = 2  # stale tasks that an agent moves with every reward
-
 
 def stats_of(meta, pulls, wins):
     """Of each task, told at once."""
@@ -32,14 +30,16 @@ def absorbed(meta, tasks):
 
 
 def played(meta, events, tasks):
-    """Told one after another, as an agent does it: two stale tasks move with each."""
+    """Told one after another, as an agent does it: the oldest stale tasks move with each."""
     digests = [meta.digest(meta.empty()) for _ in range(tasks)]
     for task, arm, n, s in events:
         stats = digests[task].stats.add_counts(arm, n, s)
         digests[task], meta = meta.replace_task(digests[task], stats, [arm])
         stale = [i for i, digest in enumerate(digests) if meta.is_stale(digest.stats)]
-        for i in stale[:MOVED]:
-            digests[i], meta = meta.replace_task(digests[i], digests[i].stats, ())
+        stale = sorted(stale, key=lambda i: digests[i].stats.anchor)[: meta.renewals(1)]
+        found, meta = meta.renew([digests[i] for i in stale])
+        for i, digest in zip(stale, found, strict=True):
+            digests[i] = digest
     return meta, digests
 
 

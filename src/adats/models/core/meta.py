@@ -16,6 +16,8 @@ from adats.models.core.types import Arm, BoolArray, Design, Digest, FloatArray, 
 S = TypeVar("S")
 D = TypeVar("D", bound=Digest[Any])
 
+RENEWED = 2  # stale digests that a reward brings up to date
+
 
 class MetaBase(ABC, Generic[S, D]):
     """A frozen dataclass with a field `total`, the sum of the messages of all tasks.
@@ -99,6 +101,19 @@ class MetaBase(ABC, Generic[S, D]):
             digest, meta = meta.replace_task(old, stats, changed)
             digests.append(digest)
         return digests, meta
+
+    def renew(self, digests: Sequence[D]) -> tuple[list[D], Self]:
+        """Stale digests found anew, with the same statistics."""
+        return self.replace_tasks([(digest, digest.stats, ()) for digest in digests])
+
+    def renew_many(self, rows: FloatArray) -> tuple[FloatArray, Self]:
+        """The same of tasks whose statistics are rows."""
+        new = self.digest_many(rows, kept=False)
+        return new.rows, self.absorb(new.message_sum - self.digest_many(rows).message_sum)
+
+    def renewals(self, rewards: int) -> int:
+        """How many stale digests had better be renewed after so many rewards."""
+        return RENEWED * rewards
 
     def retell(self, old: D, stats: S, changed: Iterable[int]) -> tuple[D, Self]:
         """The old name of `replace_task`."""

@@ -272,8 +272,8 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
     def task_prior(self, *, design: Design = None) -> GaussianArms:
         """P_s = N(mean of mu, Σ̂_s + Σ_0): the uncertainty of mu is marginalised out."""
         no_design(design)
-        mean, variance = self._mu
-        return GaussianArms.of(mean, np.sqrt(variance + self.scales.task_variance), self.noise)
+        (mean, variance), scales = self._mu, self.scales
+        return GaussianArms.of(mean, np.sqrt(variance + scales.task_variance), scales.noise)
 
     def share(self, *, rows: FloatArray | None = None, design: Design = None) -> FloatArray:
         del rows

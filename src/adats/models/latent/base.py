@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,41 +12,27 @@ from scipy.special import logsumexp
 from adats.models.core import checks, linalg
 from adats.models.core.errors import InvalidValue
 from adats.models.core.frozen import evolve, fill, put
-from adats.models.core.meta import MetaBase
 from adats.models.core.sums import Sum
 from adats.models.core.types import Design, Digest, FloatArray, JsonDict, Rng
 from adats.models.core.weights import finite_or_null, from_null, log_of, softmax
 from adats.models.latent import sites as ep
+from adats.models.latent.anchors import Anchor, Anchored
 from adats.models.latent.family import FAMILIES, Family
 from adats.models.latent.full import FullSpread
 from adats.models.latent.level import LevelSpread
-
-FEW_REWARDS = 256.0  # with fewer in all, each task has what all others say as its anchor
-MOVED, LIGHT = 0.1, 1e-3  # standard deviations of mu; and a candidate that does not count
 
 S = TypeVar("S")
 D = TypeVar("D", bound=Digest[Any])
 
 
-class Anchor(NamedTuple):
-    """A frozen belief over mu. It says where sites have to fit, and nothing else."""
-
-    number: int
-    rewards: float  # how many had been absorbed
-    mean: FloatArray  # (candidates, p)
-    cov: FloatArray  # (candidates, p, p)
-    prior: ep.SitePrior  # of theta in a task without a design of its own
-
-
 @dataclass(frozen=True, eq=False, init=False, repr=False)
-class LatentBase(MetaBase[S, D]):
+class LatentBase(Anchored[S, D]):
     """mu ~ N(mean, cov), theta ~ N(design @ mu, Σ_0), and rewards whose mean follows from theta.
 
     Every array begins with the candidates. A message is T of each of them, with the number of
     rewards: log p(rewards | mu) = -½ xᵀT x for x = (mu, 1).
     """
 
-    RENEWS: ClassVar[bool] = True
     family: Family
     meta_mean: FloatArray  # mu_q, (candidates, p)
     meta_cov: FloatArray  # Σ_q, (candidates, p, p)
@@ -210,62 +196,6 @@ class LatentBase(MetaBase[S, D]):
         if values.size != p + 1 or values[0] not in range(count):
             raise ValueError(f"mu must be a candidate's index and {p} numbers, got {values}")
         return int(values[0]), values[1:]
-
-    def renewed(self) -> Self:
-        """With a new anchor, once the rewards have doubled; up to the first that are not few, with
-        each."""
-        rewards, last = self.total.high.item(-1), self.anchor.rewards
-        if rewards == last or (min(rewards, last) >= FEW_REWARDS and rewards < 2 * last):
-            return self
-        return self._anchored(rewards)
-
-    @property
-    def has_few_rewards(self) -> bool:
-        return self.total.high.item(-1) < FEW_REWARDS
-
-    def _anchor_of(self, digest: D) -> Anchor:
-        """For the sites of a task that is absorbed: what all others say, while that is little."""
-        if not self.has_few_rewards:
-            return self.anchor
-        others = evolve(self, total=self.total.add(-digest.message))
-        return self.anchor_at(self.anchor.number, self.anchor.rewards, *others.mu_moments())
-
-    def renewed_if_moved(self) -> Self:
-        """With a new anchor, if mu has moved away from the last one, under a candidate that
-        counts."""
-        mean, cov = self.mu_moments()
-        scale = np.sqrt(np.einsum("...ii->...i", cov))
-        far = (np.abs(mean - self.anchor.mean) > MOVED * scale).any(axis=-1)
-        moved = far[self.weights > LIGHT].any() and self.anchor.number > 0
-        return self._anchored(self.total.high.item(-1)) if moved else self
-
-    def _anchored(self, rewards: float) -> Self:
-        mean, cov = self.mu_moments()
-        number = self.anchor.number + 1
-        new = evolve(self, anchor=self.anchor_at(number, rewards, mean, cov))
-        put(new, "_known_mu", self.mu)
-        put(new, "_known_moments", (mean, cov))
-        return new
-
-    @property
-    def generation(self) -> int:
-        return self.anchor.number
-
-    def at_generation(self, number: int) -> Self | None:
-        """While rewards are few, no site is found under the anchor, so that any will do."""
-        if not self.has_few_rewards:
-            return None
-        anchor = self.anchor._replace(number=number, rewards=self.total.high.item(-1))
-        return evolve(self, anchor=anchor)
-
-    def is_stale(self, stats: Any) -> bool:
-        """Whether its sites were found under an older anchor."""
-        return bool(stats.anchor != self.anchor.number and stats.pulls > 0)
-
-    def generation_of(self, stats: Any) -> int | None:
-        """The number of the anchor under which its sites were found."""
-        number: int = stats.anchor
-        return number if stats.pulls > 0 else None
 
     def sums(self) -> FloatArray:
         """All that was absorbed, and the anchor."""

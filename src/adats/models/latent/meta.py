@@ -22,7 +22,8 @@ from adats.models.core.registry import register
 from adats.models.core.sums import Sum
 from adats.models.core.types import Arm, BoolArray, Design, FloatArray, JsonDict, Rng
 from adats.models.latent import sites as ep
-from adats.models.latent.base import Anchor, LatentBase, covariances_of, doublings
+from adats.models.latent.anchors import Anchor
+from adats.models.latent.base import LatentBase, covariances_of, doublings
 from adats.models.latent.belief import LatentBelief, LatentPosterior, LatentPosteriors, apart
 from adats.models.latent.chances import Laws
 from adats.models.latent.digest import (
@@ -123,7 +124,7 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         own = phi is not self.design  # a design of its own
         return self._prior_at(anchor.mean, anchor.cov, phi) if own else anchor.prior
 
-    def replace_task(
+    def _replaced(
         self, old: LatentDigest, stats: ArmSites, changed: Iterable[int]
     ) -> tuple[LatentDigest, Self]:
         """Only the sites of arms that changed are worked out, except where all should move: when
@@ -150,7 +151,7 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         bases = old.stats.log_base, stats.log_base
         log_base = np.array(bases)[:, None] if any(bases) else None
         out, add = message_of(self.spread, both, phi, np.array([[had], [pulls]]), log_base)
-        return new, evolve(self, total=self.total.swap(out, add)).renewed()
+        return new, evolve(self, total=self.total.swap(out, add))
 
     def replace_tasks(
         self, changes: Sequence[tuple[LatentDigest, ArmSites, Collection[int]]]

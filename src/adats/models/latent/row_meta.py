@@ -19,7 +19,8 @@ from adats.models.core.registry import register
 from adats.models.core.types import Design, FloatArray, Rng
 from adats.models.latent import full
 from adats.models.latent import sites as ep
-from adats.models.latent.base import Anchor, LatentBase, covariances_of, doublings, framed
+from adats.models.latent.anchors import Anchor
+from adats.models.latent.base import LatentBase, covariances_of, doublings, framed
 from adats.models.latent.full import FullPrior, FullSpread, SiteSums
 from adats.models.latent.row_belief import LatentRows, LatentRowsPosterior
 from adats.models.latent.row_stats import MOST_ROWS, ClickRows, EventRows, RowSites
@@ -159,7 +160,7 @@ class LatentLinearMeta(LatentBase[RowSites, RowDigest]):
         message[:, :-1], message[:, -1] = terms.reshape(count, -1), stats.pulls
         return RowDigest(stats, message.ravel(), phi, known)
 
-    def replace_task(
+    def _replaced(
         self,
         old: RowDigest,
         stats: RowSites,
@@ -189,7 +190,7 @@ class LatentLinearMeta(LatentBase[RowSites, RowDigest]):
         else:
             stats = self._settled(stats, phi, self._anchor_of(old), sites)
         new = self._digested(stats, phi)
-        return new, evolve(self, total=self.total.swap(old.message, new.message)).renewed()
+        return new, evolve(self, total=self.total.swap(old.message, new.message))
 
     # beliefs
 
