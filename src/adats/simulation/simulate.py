@@ -18,6 +18,7 @@ from adats.simulation.problems import Problem
 from adats.simulation.results import Result
 
 ENGINES = ("local", "ray")
+DAY = 86_400  # seconds; a pool that is asked for more just when its idle processes end may hang
 Agents = Sequence[str] | Mapping[str, str | Learner | Factory]
 
 
@@ -136,7 +137,7 @@ def _in_parallel(
         import joblib
     except ImportError:
         raise ValueError("several workers need joblib: pip install 'adats[sim]'") from None
-    options: dict[str, Any] = {"inner_max_num_threads": 1}
+    options: dict[str, Any] = {"inner_max_num_threads": 1, "idle_worker_timeout": DAY}
     if engine == "ray":
         try:
             from ray.util.joblib import register_ray

@@ -17,6 +17,7 @@ FEW_REWARDS = 256.0  # with fewer in all, each task has what all others say as i
 # by how much rewards grow until the next anchor, up to so many rewards and after that
 GROWTH, MANY_REWARDS, LATER_GROWTH = 1.25, 2048.0, 2.0
 STILL, PASSES = 8, 4  # tasks in a row that leave mu where it is; at most, over those to be renewed
+MANY_MEANS = 30  # from so many entries of mu on, fewer tasks are renewed at a time: each costs more
 MOVED, HARDLY, LIGHT = 0.1, 0.01, 1e-3  # standard deviations of mu; weight that does not count
 
 S = TypeVar("S")
@@ -109,9 +110,11 @@ class Anchored(MetaBase[S, D]):
         return new
 
     def renewals(self, rewards: int) -> int:
-        """More of them while rewards are few."""
-        least = 2 * STILL if self.has_few_rewards else 0
-        return max(super().renewals(rewards), least)
+        """More of them while rewards are few, and mu is not too long."""
+        usual = super().renewals(rewards)
+        if not self.has_few_rewards:
+            return usual
+        return max(usual, int(2 * STILL * min(1.0, MANY_MEANS / self.anchor.mean.shape[1])))
 
     def renew(self, digests: Sequence[D]) -> tuple[list[D], Self]:
         return self._agreed(digests, STILL) if self.has_few_rewards else super().renew(digests)
