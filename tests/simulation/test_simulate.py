@@ -476,10 +476,12 @@ def test_the_error_of_an_agent_comes_out_and_workers_have_one_thread_each():
 
 
 STOP = """
+import signal
 import sys
 from adats.simulation.problems import GaussianProblem
 from adats.simulation import simulate
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
 workers, how, path = sys.argv[1:]
 
 def progress(done):
