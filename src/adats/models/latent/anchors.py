@@ -14,9 +14,8 @@ from adats.models.core.types import Digest, FloatArray
 from adats.models.latent import sites as ep
 
 FEW_REWARDS = 256.0  # with fewer in all, each task has what all others say as its anchor
-GROWTH = 1.25  # of the number of rewards, until it is time for the next anchor
-# with so many, mu has to be further off: log-odds, or logarithms of counts
-MANY_REWARDS, FAR = 2048.0, 0.1
+# by how much rewards grow until the next anchor, up to so many rewards and after that
+GROWTH, MANY_REWARDS, LATER_GROWTH = 1.25, 2048.0, 1.5
 STILL, PASSES = 8, 4  # tasks in a row that leave mu where it is; at most, over those to be renewed
 MANY_MEANS = 30  # from so many entries of mu on, fewer tasks are renewed at a time: each costs more
 MOVED, HARDLY, LIGHT = 0.1, 0.01, 1e-3  # standard deviations of mu; weight that does not count
@@ -84,19 +83,10 @@ class Anchored(MetaBase[S, D]):
         return self.anchor_at(self.anchor.number, self.anchor.rewards, *others.mu_moments())
 
     def renewed(self) -> Self:
-        """With a new anchor, once there are enough new rewards; while they are few, always. Of
-        very many rewards an anchor is kept that still is where mu is."""
-        rewards = self.rewards
-        if FEW_REWARDS <= rewards < GROWTH * self.anchor.rewards:
-            return self
-        if self.anchor.rewards >= MANY_REWARDS and not self._is_far():
-            return evolve(self, anchor=self.anchor._replace(rewards=rewards))
-        return self._anchored()
-
-    def _is_far(self) -> bool:
-        counts = self.weights > LIGHT
-        off = self.mu_moments()[0][counts] - self.anchor.mean[counts]
-        return bool((np.abs(off) > FAR).any())
+        """With a new anchor, once there are enough new rewards; while they are few, always."""
+        last = self.anchor.rewards
+        growth = GROWTH if last < MANY_REWARDS else LATER_GROWTH
+        return self if FEW_REWARDS <= self.rewards < growth * last else self._anchored()
 
     def renewed_if_moved(self) -> Self:
         """With a new anchor, if mu has moved away from the last one."""
