@@ -83,12 +83,11 @@ class Anchored(MetaBase[S, D]):
         return self.anchor_at(self.anchor.number, self.anchor.rewards, *others.mu_moments())
 
     def renewed(self) -> Self:
-        """With a new anchor, once there are enough new rewards; while they are few, always, and
-        as soon as they are not: anchors of before are not kept by a service."""
-        last = self.anchor.rewards
+        """With a new anchor, once there are enough new rewards; while they are few, always."""
+        rewards, last = self.rewards, self.anchor.rewards
         growth = GROWTH if last < MANY_REWARDS else LATER_GROWTH
-        enough = FEW_REWARDS <= min(last, self.rewards)
-        return self if enough and self.rewards < growth * last else self._anchored()
+        lasts = min(rewards, last) >= FEW_REWARDS and rewards < growth * last
+        return self if lasts else self._anchored()
 
     def renewed_if_moved(self) -> Self:
         """With a new anchor, if mu has moved away from the last one."""
