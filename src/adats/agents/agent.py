@@ -1,12 +1,13 @@
 """AdaTS and the baselines of the paper: many tasks, and two verbs, `ask` and `tell`."""
 
+import math
 import os
-import time
 import warnings
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import replace
+from time import time as wall_clock
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from adats.agents import agent_files, decision_numbers
 from adats.agents.agent_files import AgentState
+from adats.agents.aging import CLOCKS, aging_of, checked_clock
 from adats.agents.batch_verbs import BatchVerbs
 from adats.agents.decision import Decision
 from adats.agents.decision_numbers import OF_A_BATCH
@@ -24,7 +26,7 @@ from adats.agents.steps import make_setup
 from adats.agents.task_columns import ColumnBook
 from adats.agents.task_state import DictBook, TaskState, task_name
 from adats.models.core import checks
-from adats.models.core.errors import FinishedTask, UnknownTask
+from adats.models.core.errors import FinishedTask, InvalidValue, UnknownTask
 from adats.models.core.summary import SummaryTable, belief_table, prior_table
 from adats.models.core.types import AnyPath, Arm, MetaBelief, Task
 
@@ -48,6 +50,10 @@ SLOW_THREADS = (
 )
 
 
+OTHER_UNIT = "the first two times are {} apart, and the half-life is {}: are they in the same unit?"
+UNITS_APART = 1e6
+
+
 class Agent(BatchVerbs):
     """What all agents share. How a task gets its prior is the subclass's choice."""
 
@@ -65,6 +71,9 @@ class Agent(BatchVerbs):
         policy: Policy | str = "ts",
         epsilon: float = 0.0,
         columns: bool | None = None,
+        half_life: float | None = None,
+        prior_half_life: float | None = None,
+        clock: str = CLOCKS[0],
     ) -> None:
         """`features` are given here once for linear models with fixed arms, or to every `ask`.
 
@@ -74,9 +83,22 @@ class Agent(BatchVerbs):
         `adats.agents.policies`). With chance `epsilon` any allowed arm is pulled instead, so that
         every arm has a known chance. `columns` says whether tasks are kept in columns, which is for
         very many of them; if it is None, they are from the first large batch on.
+
+        A reward that is `half_life` old weighs half in its task, and a task whose last reward is
+        `prior_half_life` old weighs half in what all tasks taught; both are in the unit of the
+        times that `ask` and `tell` are given. Where none is given, the `clock` has it: "seconds",
+        or "rounds", in which each decision is one.
         """
         setup = make_setup(
-            meta, self._source, oracle, features, arms, explore_first, policy, epsilon
+            meta,
+            self._source,
+            oracle,
+            features,
+            arms,
+            explore_first,
+            policy,
+            epsilon,
+            aging_of(half_life, prior_half_life),
         )
         if seed is None:
             raise ValueError("give a seed: a number, so that the same decisions can be made again")
@@ -87,7 +109,9 @@ class Agent(BatchVerbs):
         ):
             warnings.warn(SLOW_THREADS, stacklevel=2)
         rng = np.random.default_rng(seed)
-        self._set(AgentState(setup, meta, {}, rng, 0, decision_numbers.agent_number(rng)))
+        number = decision_numbers.agent_number(rng)
+        clock = checked_clock(clock)
+        self._set(AgentState(setup, meta, {}, rng, 0, number, clock=clock))
         self._columns = columns
         if columns:
             self._use_columns()
@@ -109,6 +133,8 @@ class Agent(BatchVerbs):
         self._book = tasks if isinstance(tasks, ColumnBook) else DictBook(tasks)
         self._rng, self._decisions = state.rng, state.decisions
         self._number, self._rewarded = state.number, state.rewarded
+        self._time, self._clock = state.time, state.clock
+        self._first_time: float | None = None  # that was given; NaN: the unit was looked at
         self._columns = None
         self._warned = False  # about propensities of 1
         self._said_one_by_one = False
@@ -143,9 +169,14 @@ class Agent(BatchVerbs):
         """The sufficient statistics of a task."""
         return self._known(task).stats
 
-    def posterior(self, task: Task) -> Any:
-        """The belief over theta of this task, from all data that the agent uses."""
-        return self._setup.source.posterior(self._meta, self._known(task))
+    def posterior(self, task: Task, *, time: float | None = None) -> Any:
+        """The belief over theta of this task, from all data that the agent uses; where rewards
+        age, at a time, or at that of the newest reward."""
+        setup, meta, state = self._setup, self._meta, self._known(task)
+        if setup.aging is not None:
+            now = self._time if time is None else self._now(time)
+            meta, state = setup.present(meta, self._time, state, now)
+        return setup.source.posterior(meta, state)
 
     def summary(self, task: Task | None = None) -> SummaryTable:
         """A small table: of a task, what its arms did and what is believed of them; without one,
@@ -175,7 +206,9 @@ class Agent(BatchVerbs):
         """All that the agent is made of, as values: its parts, what it knows, its rng."""
         tasks = dict(self._book) if isinstance(self._book, DictBook) else self._book
         counts = (self._decisions, self._number, self._rewarded)
-        return AgentState(self._setup, self._meta, tasks, self._rng, *counts)
+        return AgentState(
+            self._setup, self._meta, tasks, self._rng, *counts, self._time, self._clock
+        )
 
     # the two verbs
 
@@ -188,11 +221,13 @@ class Agent(BatchVerbs):
         design: ArrayLike | None = None,
         horizon: int | None = None,
         propensities: bool = False,
+        time: float | None = None,
     ) -> Decision:
         """Choose an action for a task; a task not seen before is opened.
 
         `horizon` is how many rounds the task has left, this one too, for policies that plan. With
-        `propensities` the decision says how likely every arm was.
+        `propensities` the decision says how likely every arm was. `time` is now, if not the
+        clock's; where rewards age, none that has come in may be newer.
         """
         setup, rng = self._setup, self._rng
         arms = setup.arms
@@ -208,28 +243,36 @@ class Agent(BatchVerbs):
             rows = arms.rows(features, state.stats.pending_shape[0])
         if allowed is not None:
             mask = arms.mask(allowed, None if rows is None else len(rows))
+        meta, kept = self._meta, state
+        if setup.aging is None:
+            now = wall_clock() if time is None else checks.number("time", time)
+        else:
+            now = self._now(time, asked=True)
+            meta, state = setup.present(meta, self._time, state, now)
         before = rng.bit_generator.state if propensities or setup.rule.can_fail else None
         try:
             if known is None:
-                state = setup.drawn(self._meta, state, rng)
+                state = setup.drawn(meta, state, rng)
             draws = before["state"]["state"] if propensities and before else None
-            choice, state = setup.decide(self._meta, state, rng, rows, mask, horizon, draws=draws)
+            choice, state = setup.decide(meta, state, rng, rows, mask, horizon, draws=draws)
         except BaseException:
             if before is not None:
                 rng.bit_generator.state = before
             raise
+        if setup.aging is not None:
+            state = state._replace(stats=kept.stats, digest=kept.digest, time=kept.time)
         self._book.put(task, state)
         self._decisions += 1
         action, chances = choice.action, choice.propensities
         chosen = None if rows is None else rows[action].copy()
         name = arms.name(action)
         if chances is None:
-            return Decision(task, name, chosen, self._decisions, time.time())
+            return Decision(task, name, chosen, self._decisions, now)
         if choice.forced or (setup.counts_pending and not setup.rule.epsilon):
             self._warn()
         own = chances[action].tolist()
         own = tuple(own) if isinstance(own, list) else own
-        return Decision(task, name, chosen, self._decisions, time.time(), own, chances)
+        return Decision(task, name, chosen, self._decisions, now, own, chances)
 
     def _warn(self) -> None:
         if not self._warned:
@@ -247,13 +290,16 @@ class Agent(BatchVerbs):
         design: ArrayLike | None = None,
         pulls: Any = None,
         successes: Any = None,
+        time: float | None = None,
     ) -> None:
         """Learn from a reward: of a decision, or of a task, an action and its features in a log.
 
         An array of arms (or of rows of features) with as many rewards is a semi-bandit action or
         a batch of pulls. Give the decision where there is one: otherwise indices take its pull
         for pending still. Where rewards are binary or counts, so many `pulls` and `successes`, the
-        sum of their rewards, may stand in place of single rewards; fractions are legal.
+        sum of their rewards, may stand in place of single rewards; fractions are legal. `time` is
+        the reward's own, where rewards age: if it is not given, that of the decision, or the
+        clock's. A late one weighs what it would if it had come in time.
         """
         counts = number = None  # counts: of a decision of a batch
         if decision is not None:
@@ -273,16 +319,26 @@ class Agent(BatchVerbs):
         known = self._book.get(task)
         state = self._opened(task, known, design) if known is None or design is not None else known
         pulled = self._setup.arms.pulled(action, features)
-        if pulls is None and successes is None:
-            stats = state.stats.add(pulled, reward)
-        elif reward is None and pulls is not None and successes is not None:
-            stats = state.stats.add_counts(pulled, pulls, successes)
-        else:
+        setup, meta, decided = self._setup, self._meta, decision is not None
+
+        def learned(stats: Any) -> Any:
+            if pulls is None and successes is None:
+                return stats.add(pulled, reward)
+            if reward is None and pulls is not None and successes is not None:
+                return stats.add_counts(pulled, pulls, successes)
             raise ValueError("give a reward, or pulls and successes")
+
+        stats = learned(state.stats)
+        moment = None if setup.aging is None else self._moment_of(decision, time)
         if known is None:
-            state = self._setup.drawn(self._meta, state, self._rng)
-        decided = decision is not None
-        state, meta = self._setup.learn(self._meta, state, stats, pulled, decided=decided)
+            state = setup.drawn(meta, state, self._rng)
+        if moment is None:
+            state, meta = setup.learn(meta, state, stats, pulled, decided=decided)
+        else:
+            state, meta = setup.learn_at(
+                meta, self._time, state, learned, pulled, moment, decided=decided
+            )
+            self._time = max(self._time, moment)
         self._book.put(task, state)
         if counts is not None:
             self._rewarded = decision_numbers.with_rewards(self._rewarded, counts)
@@ -313,7 +369,7 @@ class Agent(BatchVerbs):
                 found[task] = state
                 if self._kept is not None:
                     self._kept.setdefault(task, state)
-        states, self._meta = self._setup.renew(meta, list(found.values()))
+        states, self._meta = self._setup.renew(meta, list(found.values()), self._time)
         for task, state in zip(found, states, strict=True):
             self._book.put(task, state)
 
@@ -326,7 +382,7 @@ class Agent(BatchVerbs):
 
     def forget(self, task: Task) -> None:
         """Take the task out: the state is that of the remaining log, its actions as given."""
-        meta = self._setup.forget(self._meta, self._known(task))
+        meta = self._setup.forget(self._meta, self._known(task), self._time)
         self._book.delete(task_name(task))
         self._go_on_with(meta)
 
@@ -348,12 +404,54 @@ class Agent(BatchVerbs):
         The new model takes the place of the old one and every task is worked out anew with it. The
         rng and the count of decisions go on. To forget a task is exact given the last refit.
         """
-        self._meta, states = self._setup.refit(self._meta, self._book, self._rng)
+        self._meta, states = self._setup.refit(self._meta, self._book, self._rng, self._time)
         self._keep(states)
 
     def save(self, path: AnyPath) -> None:
         """Write all state, the rng too, to one file without pickle; `adats.load` reads it."""
         agent_files.write_agent(path, type(self).__name__, self.state())
+
+    # time
+
+    def _now(self, time: float | None, *, asked: bool = False) -> float:
+        """The time of a decision, or of a look: none before the newest reward."""
+        if time is None:
+            return max(self._of_clock(asked), self._time)
+        now = self._given(time)
+        if now < self._time:
+            raise InvalidValue(
+                "time",
+                f"{now} is before {self._time}, that of the newest reward: what was believed then "
+                "is not known any more",
+            )
+        return now
+
+    def _moment_of(self, decision: Decision | None, time: float | None) -> float:
+        """The time of a reward."""
+        if time is None:
+            return self._of_clock(False) if decision is None else decision.time
+        moment = self._given(time)
+        if decision is not None and moment < decision.time:
+            raise InvalidValue("time", f"{moment} is before its decision, made at {decision.time}")
+        return moment
+
+    def _of_clock(self, asked: bool) -> float:
+        return float(self._decisions + asked) if self._clock == "rounds" else wall_clock()
+
+    def _given(self, time: float) -> float:
+        """A time that was given; says so once if it seems to be in another unit."""
+        value = checks.number("time", time)
+        first = self._first_time
+        if first is None:
+            self._first_time = value
+        elif value != first and first == first:
+            self._first_time = math.nan
+            apart, aging = abs(value - first), self._setup.aging
+            lives = [life for life in aging or () if not math.isinf(life)]
+            for life in lives[:1]:
+                if not life / UNITS_APART <= apart <= life * UNITS_APART:
+                    warnings.warn(OTHER_UNIT.format(apart, life), stacklevel=4)
+        return value
 
     # inside
 

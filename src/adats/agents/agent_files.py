@@ -1,5 +1,6 @@
 """An agent in one npz file with a JSON header: what it is made of, what it knows, its rng."""
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
@@ -8,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adats.agents import oracles
+from adats.agents.aging import CLOCKS, NEVER, aging_of, checked_clock
 from adats.agents.batches import layout_of
 from adats.agents.decision_numbers import agent_number
 from adats.agents.oracles import CheckedOracle, Oracle
@@ -18,6 +20,7 @@ from adats.agents.task_columns import ColumnBook
 from adats.agents.task_state import TaskState, check_state, pack_states, task_name, unpack_states
 from adats.models.core import files
 from adats.models.core.checks import count_of
+from adats.models.core.checks import number as number_of
 from adats.models.core.errors import FileFormatError
 from adats.models.core.registry import meta_from_dict, meta_to_dict
 from adats.models.core.types import AnyPath, BoolArray, JsonDict, MetaBelief, Rng, Task
@@ -43,6 +46,8 @@ class AgentState(NamedTuple):
     decisions: int  # so far
     number: int = 0  # of the agent, in the numbers of its decisions
     rewarded: BoolArray = np.zeros(0, dtype=bool)  # which decisions of batches have a reward
+    time: float = NEVER  # since when what all tasks taught has not lost weight
+    clock: str = CLOCKS[0]
 
 
 def write_agent(path: AnyPath, kind: str, state: AgentState) -> None:
@@ -61,6 +66,10 @@ def write_agent(path: AnyPath, kind: str, state: AgentState) -> None:
         "retired": sorted(arms.retired),
         "number": state.number,
     }
+    if setup.aging is not None:
+        lives = [None if math.isinf(life) else life for life in setup.aging]
+        time = None if state.time == NEVER else state.time
+        header |= {"half_lives": lives, "time": time, "clock": state.clock}
     arrays: dict[str, Any] = {"rewarded": np.packbits(state.rewarded)}
     states, version = state.tasks, 1
     if isinstance(states, ColumnBook):
@@ -102,6 +111,7 @@ def _state(
         header["explore_first"],
         policy_from_dict(known) if policy is None else policy,
         header["epsilon"],
+        aging_of(*header.get("half_lives", (None, None))),
     )
     setup.source.check(meta)
     setup = setup.with_arms(replace(setup.arms, retired=frozenset(header["retired"])))
@@ -111,7 +121,18 @@ def _state(
     number = header.get("number") or agent_number(rng)
     rewarded = np.unpackbits(arrays["rewarded"]).astype(bool) if "rewarded" in arrays else ()
     tasks = _tasks(header, arrays, setup, meta)
-    return AgentState(setup, meta, tasks, rng, decisions, number, np.array(rewarded, dtype=bool))
+    time = header.get("time")
+    return AgentState(
+        setup,
+        meta,
+        tasks,
+        rng,
+        decisions,
+        number,
+        np.array(rewarded, dtype=bool),
+        NEVER if time is None else number_of("time", time),
+        checked_clock(header.get("clock", CLOCKS[0])),
+    )
 
 
 def _tasks(

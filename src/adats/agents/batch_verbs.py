@@ -38,6 +38,7 @@ class BatchVerbs:
     _book: DictBook | ColumnBook
     _rng: Rng
     _blank: TaskState
+    _time: float  # since when what all tasks taught has not lost weight
     _decisions: int
     _number: int  # of the agent, in the numbers of its decisions
     _rewarded: BoolArray  # which decisions of batches have their reward
@@ -55,12 +56,14 @@ class BatchVerbs:
         design: ArrayLike | None = None,
         horizon: Any = None,
         propensities: bool = False,
+        time: float | None = None,
     ) -> Decisions:
         """Choose an action for each of many tasks, as `ask` would in this order with no `tell`
         between them; where a task comes again, after all that come for the first time.
 
         `features` are those of all tasks, or have a first axis for the task; `allowed` is a list of
         arms, or an array of yes and no, a row a task; `horizon` is a number, or one a task.
+        `time` is that of all of them, where rewards age.
         """
         names = batch_requests.tasks_of(tasks)
         allowed = list(allowed) if isinstance(allowed, Iterator) else allowed
@@ -74,7 +77,7 @@ class BatchVerbs:
         try:
             if book is None:
                 self._check_not_finished(names)
-                return self._ask_each(request, allowed, design, reason)
+                return self._ask_each(request, allowed, {"design": design, "time": time}, reason)
             draws = StreamDraws(self._rng)
             answers = batches.decide_many(self._setup, self._meta, book, request, draws)
         except BaseException:
@@ -101,11 +104,14 @@ class BatchVerbs:
 
         As good as `tell` for each row, but checked as a whole: if a row is bad nothing is changed.
         Where rewards are binary or counts, the columns pulls and successes may stand in place of
-        reward. Of arms whose features come with every decision, those are the columns x0, x1, ...
+        reward; where rewards age there may be a column time. Of arms whose features come with every
+        decision, those are the columns x0, x1, ...
         """
         reason = None
         setup = self._setup
-        if self._meta.row_size == 0:
+        if setup.aging is not None:
+            reason = batches.AGES
+        elif self._meta.row_size == 0:
             reason = f"a {self._meta.model} model with features"
         elif not setup.rule.single:
             reason = "an oracle that chooses sets of arms"
@@ -225,7 +231,7 @@ class BatchVerbs:
             warnings.warn(f"{reason}: such batches are worked out one by one", stacklevel=4)
 
     def _ask_each(
-        self, request: batch_requests.BatchRequest, allowed: Any, design: Any, reason: str | None
+        self, request: batch_requests.BatchRequest, allowed: Any, same: Any, reason: str | None
     ) -> Decisions:
         """In the order of a batch: tasks that come again, after all others."""
         self._say_one_by_one(reason)
@@ -234,11 +240,11 @@ class BatchVerbs:
         index = {task: i for i, task in enumerate(kept)}
         at = np.array([index[task] for task in names], dtype=np.intp)
         found: list[Decision | None] = [None] * len(names)
-        meta, count = self._meta, self._decisions
+        meta, count = (self._meta, self._time), self._decisions
         try:
             for i in np.concatenate([*batches.passes(at), at[:0]]).tolist():
                 options = batch_requests.options_at(request, i, self._setup.arms, allowed)
-                found[i] = self.ask(names[i], design=design, **options)
+                found[i] = self.ask(names[i], **same, **options)
         except BaseException as error:
             self._restore(kept, meta, count)
             if isinstance(error, ValueError):
@@ -249,10 +255,12 @@ class BatchVerbs:
     def _tell_each(self, columns: dict[str, Column], reason: str) -> None:
         """All rewards, or none of them."""
         self._say_one_by_one(reason)
+        if self._setup.aging is not None and "time" not in columns:
+            columns = columns | {"time": np.full(len(tasks_in(columns)), self._of_clock(False))}
         rows = list(reward_rows(columns, self._setup.arms))
         counts = self._counts_of(decision_ids(columns))
         kept = self._kept = {task: self._book.get(task) for task in tasks_in(columns)}
-        meta, count, rewarded = self._meta, self._decisions, self._rewarded
+        meta, count, rewarded = (self._meta, self._time), self._decisions, self._rewarded
         try:
             for i, options in enumerate(rows):  # noqa: B007
                 self.tell(**options)
@@ -268,8 +276,10 @@ class BatchVerbs:
         if counts is not None:
             self._rewarded = decision_numbers.with_rewards(rewarded, counts)
 
-    def _restore(self, kept: dict[Task, TaskState | None], meta: MetaBelief, count: int) -> None:
-        self._meta, self._decisions, self._stale = meta, count, None
+    def _restore(
+        self, kept: dict[Task, TaskState | None], taught: tuple[MetaBelief, float], count: int
+    ) -> None:
+        (self._meta, self._time), self._decisions, self._stale = taught, count, None
         for task, state in kept.items():
             if state is not None:
                 self._book.put(task, state)
@@ -280,3 +290,4 @@ class BatchVerbs:
         ask: Callable[..., Decision]
         tell: Callable[..., None]
         _warn: Callable[[], None]
+        _of_clock: Callable[[bool], float]

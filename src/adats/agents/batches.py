@@ -15,6 +15,7 @@ from adats.models.core.types import BoolArray, FloatArray, IntArray, MetaBelief,
 
 NUMBERS = 1 << 18  # in the statistics of so many tasks as are decided for at a time
 MOST_TASKS = 16384  # at a time
+AGES = "half-lives, which give every task a weight of its own"
 RENEWALS = 4  # of all digests, at most, after a batch
 
 
@@ -41,6 +42,8 @@ def chunks(tasks: int, size: int = MOST_TASKS) -> Iterator[slice]:
 
 def why_one_by_one(setup: Setup, meta: MetaBelief, request: BatchRequest) -> str | None:
     """Why decisions of such an agent cannot be made at once; None if they can."""
+    if setup.aging is not None:
+        return AGES
     if setup.explore_first:
         return "forced exploration"
     if not setup.rule.single:
@@ -66,7 +69,8 @@ def why_one_by_one(setup: Setup, meta: MetaBelief, request: BatchRequest) -> str
 
 def layout_of(setup: Setup, meta: MetaBelief, blank: TaskState) -> Layout:
     draws = setup.source.draw(meta, np.random.default_rng(0)) is not None
-    return Layout.of(meta, blank, meta.draw_size if draws else 0, setup.counts_pending)
+    size = meta.draw_size if draws else 0
+    return Layout.of(meta, blank, size, setup.counts_pending, setup.aging is not None)
 
 
 def in_columns(layout: Layout, states: DictBook, tasks: Tasks | None = None) -> ColumnBook:
@@ -154,7 +158,7 @@ def size_of(layout: Layout) -> int:
 
 def asked_of(layout: Layout, states: FloatArray, request: BatchRequest) -> Asked:
     """A request of tasks with these states, rows of a book."""
-    stats, rounds, _, _, pending = layout.slices
+    stats, rounds, _, _, pending, _ = layout.slices
     waiting = None
     if layout.pending:
         waiting = np.nan_to_num(states[:, pending]).reshape(-1, *layout.pending)
@@ -221,7 +225,7 @@ def features_of(features: FloatArray | None, some: IntArray, chosen: IntArray) -
 
 def _await(book: ColumnBook, rows: IntArray, pulled: FloatArray | None, arms: IntArray) -> None:
     """After decisions whose rewards are not known yet, each of another task."""
-    _, rounds, _, _, pending = book.layout.slices
+    _, rounds, _, _, pending, _ = book.layout.slices
     book.array[rows, rounds] += 1.0
     book.array[rows, pending] = np.nan_to_num(book.array[rows, pending])
     if pulled is None:
@@ -280,7 +284,7 @@ def learn_many(
 
 def _arrived(book: ColumnBook, at: IntArray, rewards: Rewards, rows_of_features: bool) -> None:
     """Count rounds and pending pulls after rewards have come in."""
-    _, rounds, _, _, pending = book.layout.slices
+    _, rounds, _, _, pending, _ = book.layout.slices
     np.add.at(book.array, (at[~rewards.decided], rounds.start), 1.0)
     decided = np.flatnonzero(rewards.decided & ~np.isnan(book.array[at, pending.start]))
     some, pulled = at[decided], rewards.pulled[decided]

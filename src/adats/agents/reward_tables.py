@@ -225,6 +225,7 @@ def reward_rows(columns: dict[str, Column], arms: Arms) -> Iterator[dict[str, An
     _check_columns(columns, need)
     rows = np.column_stack([_numbers(x, columns[x]) for x in features]) if features else None
     given = ["action", *(name for name in need if name in ("reward", "pulls", "successes"))]
+    given += ["time"] if "time" in columns else []
     lists: dict[str, Any] = {name: columns[name].tolist() for name in given if name in columns}
     numbers = decision_ids(columns)
     for i, task in enumerate(tasks_in(columns)):
@@ -235,7 +236,8 @@ def reward_rows(columns: dict[str, Column], arms: Arms) -> Iterator[dict[str, An
             yield {"task": task, "action": None if features else action, "features": own, **values}
         else:
             count = int(numbers[i]) % OF_A_BATCH
-            yield {"decision": Decision(task, action, own, count), **values}
+            made = values.get("time", 0.0)
+            yield {"decision": Decision(task, action, own, count, made), **values}
 
 
 def _plain(value: Any) -> Any:

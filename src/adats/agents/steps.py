@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
+from adats.agents.aging import NEVER, Aging
 from adats.agents.arms import Arms, feature_rows
 from adats.agents.choice import Action, Choice, Holdout, Rule, choose
 from adats.agents.exploration import Explorer, newest_action
@@ -40,6 +41,7 @@ class Setup:
     rule: Rule
     source: PriorSource
     explore_first: bool = False
+    aging: Aging | None = None  # None: nothing loses weight with time
     counts_pending: bool = field(init=False)  # rounds, and pulls without a reward: for indices
 
     def __post_init__(self) -> None:
@@ -178,9 +180,17 @@ class Setup:
         return state._replace(rounds=state.rounds + 1, pending=pending)
 
     def learn(
-        self, meta: MetaBelief, state: TaskState, stats: Stats, pulled: Any, *, decided: bool
+        self,
+        meta: MetaBelief,
+        state: TaskState,
+        stats: Stats,
+        pulled: Any,
+        *,
+        decided: bool,
+        weight: float | None = None,
     ) -> tuple[TaskState, MetaBelief]:
-        """New statistics, with a reward of what was pulled; was that `decided` here?"""
+        """New statistics, with a reward of what was pulled; was that `decided` here? Where rewards
+        age, the task has a `weight` in what all taught."""
         rounds, pending = state.rounds, state.pending
         if self.counts_pending and not decided:
             rounds += 1
@@ -190,7 +200,10 @@ class Setup:
         if self.source.LEARNS:
             old = state.digested(meta) if state.digest is None else state.digest
             arms = () if self.arms.n_features else (pulled,) if type(pulled) is int else set(pulled)
-            digest, meta = meta.replace_task(old, stats, arms)
+            if weight is None:
+                digest, meta = meta.replace_task(old, stats, arms)
+            else:
+                digest, meta = meta.replace_aged(old, weight, stats, arms)
             stats = digest.stats
         if state.finished:
             digest = None
@@ -199,34 +212,111 @@ class Setup:
         )
         return new, meta
 
+    # time
+
+    def present(
+        self, meta: MetaBelief, since: float, state: TaskState, now: float
+    ) -> tuple[MetaBelief, TaskState]:
+        """What all tasks taught until `since`, and the state of a task, as they weigh `now`. In its
+        own belief a task counts whole, whatever it weighs for others."""
+        aging, then = self.aging, state.time
+        if aging is None:
+            return meta, state
+        if self.source.LEARNS:
+            meta = meta.faded(aging.faded(since, now))
+        if then == NEVER:
+            return meta, state
+        stats = self._aged(state, now)
+        if not self.source.LEARNS:
+            return meta, state._replace(stats=stats, time=now)
+        weight = aging.prior_weight(now - then)
+        digest, meta = meta.replace_aged(state.digested(meta), weight, stats, ())
+        return meta, state._replace(stats=digest.stats, digest=digest, time=now)
+
+    def _aged(self, state: TaskState, at: float) -> Stats:
+        """The statistics of a task as they weigh at a later time."""
+        aging, then = cast(Aging, self.aging), state.time
+        if then in (NEVER, at):
+            return state.stats
+        return state.stats.scaled(aging.task_weight(at - then), afresh=aging.afresh(then, at))
+
+    def learn_at(
+        self,
+        meta: MetaBelief,
+        since: float,
+        state: TaskState,
+        learn: Callable[[Stats], Stats],
+        pulled: Any,
+        time: float,
+        *,
+        decided: bool,
+    ) -> tuple[TaskState, MetaBelief]:
+        """`learn` where rewards age: a function adds the reward, of a `time`, to statistics. It may
+        be late. The meta-belief is then as it weighs at the later of `since` and `time`."""
+        aging = cast(Aging, self.aging)
+        at, now = max(state.time, time), max(since, time)
+        stats = self._aged(state, at)
+        if time == at:
+            stats = learn(stats)
+        else:
+            late = learn(stats - stats)
+            stats = stats + late.scaled(aging.task_weight(at - time))
+        if self.source.LEARNS:
+            meta = meta.faded(aging.faded(since, now))
+        weight = self.weight(state, now)
+        state, meta = self.learn(meta, state, stats, pulled, decided=decided, weight=weight)
+        if at < now and self.source.LEARNS:
+            less = 1.0 - aging.prior_weight(now - at)
+            meta = meta.absorb(-less * state.digested(meta).message)
+        return state._replace(time=at), meta
+
+    def weight(self, state: TaskState, since: float) -> float:
+        """Of what a task taught, in the sum at this time."""
+        if self.aging is None or state.time == NEVER:
+            return 1.0
+        return self.aging.prior_weight(since - state.time)
+
     def renew(
-        self, meta: MetaBelief, states: Sequence[TaskState]
+        self, meta: MetaBelief, states: Sequence[TaskState], since: float = NEVER
     ) -> tuple[list[TaskState], MetaBelief]:
         """Stale tasks digested anew, with the same rewards."""
-        digests, meta = meta.renew([state.digested(meta) for state in states])
+        old = [state.digested(meta) for state in states]
+        if self.aging is None:
+            digests, meta = meta.renew(old)
+        else:
+            digests = []
+            for state, digest in zip(states, old, strict=True):
+                less = 1.0 - self.weight(state, since)
+                found, meta = meta.absorb(less * digest.message).renew([digest])
+                meta = meta.absorb(-less * found[0].message)
+                digests += found
         return [
             state._replace(stats=digest.stats, digest=None if state.finished else digest)
             for state, digest in zip(states, digests, strict=True)
         ], meta
 
-    def forget(self, meta: MetaBelief, state: TaskState) -> MetaBelief:
+    def forget(self, meta: MetaBelief, state: TaskState, since: float = NEVER) -> MetaBelief:
         """The meta-belief without this task."""
         if not self.source.LEARNS:
             return meta
-        return meta.absorb(-state.digested(meta).message).renewed()
+        weight = self.weight(state, since)
+        return meta.absorb(-weight * state.digested(meta).message).renewed()
 
     def refit(
-        self, meta: MetaBelief, states: Mapping[Task, TaskState], rng: Rng
+        self, meta: MetaBelief, states: Mapping[Task, TaskState], rng: Rng, since: float = NEVER
     ) -> tuple[MetaBelief, dict[Task, TaskState]]:
-        """The meta-belief learned anew from all tasks; what was drawn for a task is drawn again."""
+        """The meta-belief learned anew from all tasks, each whole; then they weigh what they did.
+        What was drawn for a task is drawn again."""
         if not self.source.LEARNS:
             raise ValueError("tasks of this agent teach each other nothing: it has no refit")
         new, found = meta.refit([(state.stats, state.design) for state in states.values()])
-        parts = zip(states.items(), found, strict=True)
-        return new, {
-            task: self.drawn(new, state._replace(stats=stats, digest=None), rng)
-            for (task, state), stats in parts
+        learned = {
+            task: state._replace(stats=stats, digest=None)
+            for (task, state), stats in zip(states.items(), found, strict=True)
         }
+        for state in learned.values() if self.aging else ():
+            new = new.absorb((self.weight(state, since) - 1.0) * state.digested(new).message)
+        return new, {task: self.drawn(new, state, rng) for task, state in learned.items()}
 
     def grow(self, meta: MetaBelief, state: TaskState, rng: Rng) -> TaskState:
         """A task's state with room for the arm that was added last."""
@@ -251,6 +341,7 @@ def make_setup(
     explore_first: bool = False,
     policy: Policy | str = "ts",
     epsilon: float = 0.0,
+    aging: Aging | None = None,
 ) -> Setup:
     """The parts of an agent, checked; the options are those of `Agent`."""
     if isinstance(oracle, BestRow):
@@ -264,7 +355,7 @@ def make_setup(
         raise ValueError("epsilon is for single arms: any set of arms is not an action")
     checked = CheckedOracle(oracle) if own and oracle is not None else BestArm()
     rule = Rule(policy_of(policy), checked, float(epsilon))
-    return Setup(_arms_of(meta, arm_names(arms), features), rule, source, explore_first)
+    return Setup(_arms_of(meta, arm_names(arms), features), rule, source, explore_first, aging)
 
 
 def _listed(arms: Sequence[Arm]) -> str:

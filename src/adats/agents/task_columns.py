@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from adats.agents.aging import NEVER
 from adats.agents.task_state import TaskState
 from adats.models.core.types import FloatArray, IntArray, MetaBelief, Task
 
@@ -30,22 +31,25 @@ class Layout:
     mu: int
     asked: tuple[int, ...]
     pending: tuple[int, ...]
+    times: int = 0  # 1 where rewards age
 
     @classmethod
-    def of(cls, meta: MetaBelief, blank: TaskState, draws: int, counts_pending: bool) -> "Layout":
+    def of(
+        cls, meta: MetaBelief, blank: TaskState, draws: int, counts_pending: bool, times: bool
+    ) -> "Layout":
         """For states like a blank one; `draws` is the size of what is drawn for a task."""
         asked = () if blank.asked is None else blank.asked.shape
         pending = blank.stats.pending_shape if counts_pending else ()
-        return cls(meta, meta.row_size, draws, asked, pending)
+        return cls(meta, meta.row_size, draws, asked, pending, int(times))
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
         parts = (int(np.prod(shape)) if shape else 0 for shape in (self.asked, self.pending))
-        return (self.stats, 1, self.mu, *parts)
+        return (self.stats, 1, self.mu, *parts, self.times)
 
     @cached_property
     def slices(self) -> list[slice]:
-        """Of the statistics, the rounds, mu, what was asked for, and what is pending."""
+        """Of the statistics, the rounds, mu, what was asked for, what is pending, and the time."""
         ends = np.cumsum(self.sizes).tolist()
         starts = [0, *ends]
         return [slice(a, b) for a, b in zip(starts, ends, strict=False)]
@@ -59,7 +63,8 @@ class Layout:
         """A row for each state."""
         states = list(states)
         rows = np.full((len(states), sum(self.sizes)), np.nan)
-        stats, rounds, *parts = self.slices
+        stats, rounds, *parts, time = self.slices
+        rows[:, time] = [[state.time] * self.times for state in states]
         rows[:, stats] = [self.meta.row_of(state.stats) for state in states]
         rows[:, rounds.start] = [state.rounds for state in states]
         for part, name in zip(parts, ("mu", "asked", "pending"), strict=True):
@@ -69,7 +74,7 @@ class Layout:
         return rows
 
     def unpack(self, row: FloatArray, finished: bool = False) -> TaskState:
-        stats, rounds, mu, asked, pending = self.slices
+        stats, rounds, mu, asked, pending, time = self.slices
         return TaskState(
             self.kind.from_flat(row[stats].copy()),
             mu=_part(row[mu], (-1,)),
@@ -77,6 +82,7 @@ class Layout:
             finished=finished,
             rounds=int(row[rounds].item()),
             pending=_part(row[pending], self.pending),
+            time=row[time].item() if self.times else NEVER,
         )
 
 

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from adats.agents.aging import NEVER
 from adats.models.core import files
 from adats.models.core.types import Design, Digest, FloatArray, IntArray, MetaBelief, Stats, Task
 
@@ -21,6 +22,7 @@ class TaskState(NamedTuple):
     # kept for indices only: decisions and rewards without one; pulls that have no reward yet
     rounds: int = 0
     pending: FloatArray | None = None
+    time: float = NEVER  # of the last reward, at which the statistics are as they stand
 
     def digested(self, meta: MetaBelief) -> Digest[Any]:
         """The statistics worked out: now, if they are not yet."""
@@ -78,6 +80,7 @@ def pack_states(states: Iterable[TaskState]) -> dict[str, Any]:
     return {
         "finished": np.array([s.finished for s in states], dtype=bool),
         "rounds": np.array([s.rounds for s in states], dtype=np.int64),
+        "time": np.array([s.time for s in states], dtype=np.float64),
         **files.pack("stats", [s.stats.flat() for s in states]),
         **files.pack("design", [s.design for s in states]),
         **files.pack("mu", [s.mu for s in states]),
@@ -90,9 +93,10 @@ def unpack_states(arrays: dict[str, Any], kind: Any) -> Iterator[TaskState]:
     """The states that `pack_states` packed; `kind` is the class of their statistics."""
     names = ("stats", "design", "mu", "asked", "pending")
     columns = [files.unpack(name, arrays) for name in names]
-    flags = (arrays["finished"].tolist(), arrays["rounds"].tolist())
-    for stats, design, mu, asked, pending, done, rounds in zip(*columns, *flags, strict=True):
-        yield TaskState(kind.from_flat(stats), None, design, mu, asked, done, rounds, pending)
+    times = arrays["time"].tolist() if "time" in arrays else [NEVER] * len(columns[0])
+    flags = (arrays["finished"].tolist(), arrays["rounds"].tolist(), times)
+    for stats, design, mu, asked, pending, done, rounds, time in zip(*columns, *flags, strict=True):
+        yield TaskState(kind.from_flat(stats), None, design, mu, asked, done, rounds, pending, time)
 
 
 def check_state(state: TaskState, fresh: TaskState) -> None:

@@ -102,6 +102,22 @@ class MetaBase(ABC, Generic[S, D]):
             digests.append(digest)
         return digests, meta
 
+    def faded(self, factor: float) -> Self:
+        """The same after all messages have lost weight."""
+        return self if factor == 1.0 else evolve(self, total=self.total.scaled(factor))
+
+    def replace_aged(
+        self,
+        old: D,
+        weight: float,
+        stats: S,
+        changed: Iterable[int],  # noqa: ARG002
+    ) -> tuple[D, Self]:
+        """`replace_task` where the old message is in the total with this `weight`, and the pulls of
+        all arms have lost some, besides what `changed`."""
+        whole = self if weight == 1.0 else self.absorb((1.0 - weight) * old.message)
+        return whole.replace_task(old, stats, range(self.n_arms))
+
     def renew(self, digests: Sequence[D]) -> tuple[list[D], Self]:
         """Stale digests found anew, with the same statistics."""
         return self.replace_tasks([(digest, digest.stats, ()) for digest in digests])

@@ -140,6 +140,10 @@ class ArmStats:
         same_shape(self.table, other.table)
         return type(self)(self.table - other.table)
 
+    def scaled(self, factor: float, *, afresh: bool = False) -> Self:  # noqa: ARG002
+        """The same pulls with less weight, or more."""
+        return type(self)(self.table * factor)
+
     def flat(self) -> FloatArray:
         """All numbers in one array; `from_flat` reads them back."""
         return self.table.ravel()

@@ -59,5 +59,8 @@ class Sum(NamedTuple):
         lost += self.low
         return Sum(high, lost)
 
+    def scaled(self, factor: float) -> "Sum":
+        return Sum(self.high * factor, self.low * factor)
+
     def value(self) -> FloatArray:
         return self.high + self.low

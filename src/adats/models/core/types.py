@@ -31,7 +31,9 @@ class Stats(Protocol):
     numbered `at` what was pulled there, with its `sums`, a column a reward, which `sums_of` gives
     for rewards that `are_rewards`. `add_counts` takes so many pulls and the sum of their rewards,
     and raises where single rewards have to be known. `grow` makes room for arms that were added.
-    `dwarfed_by` says whether so little is left beside what was taken out that it is round-off.
+    `scaled` gives all pulls another weight, and says whether what was approximated is to be found
+    `afresh`. `dwarfed_by` says whether so little is left beside what
+    was taken out that it is round-off.
     """
 
     REWARDS_ADD: ClassVar[bool]
@@ -41,6 +43,7 @@ class Stats(Protocol):
     def add_counts(self, action: Any, pulls: Any, successes: Any) -> Self: ...
     def __add__(self, other: Self) -> Self: ...
     def __sub__(self, other: Self) -> Self: ...
+    def scaled(self, factor: float, *, afresh: bool = False) -> Self: ...
     def flat(self) -> FloatArray: ...
     @classmethod
     def from_flat(cls, values: FloatArray) -> Self: ...
@@ -168,7 +171,9 @@ class MetaBeliefOf(Protocol[S, D, B]):
     task forgotten. `digest` depends on the model alone, not on what was absorbed before.
     `replace_task` is for a task that is absorbed already and has new statistics, which differ in
     the arms that `changed`: their digest, and the belief with its message in place of the old
-    one's; `replace_tasks` is the same for several. `sums` is all that was absorbed, two numbers
+    one's; `replace_tasks` is the same for several. `faded` is the belief after all messages have
+    lost weight; `replace_aged` is for a task whose old message then has a weight, and whose pulls
+    have lost some in all arms, besides what `changed`. `sums` is all that was absorbed, two numbers
     for each of a message, and `with_sums` reads it back. `share` is the part of each arm's variance
     in a new task that is due to the unknown task prior. `refit` takes the statistics and the design
     of every task, for models that learn their spreads from all of them at once.
@@ -212,6 +217,10 @@ class MetaBeliefOf(Protocol[S, D, B]):
     def replace_tasks(
         self, changes: Sequence[tuple[D, S, Collection[int]]]
     ) -> tuple[list[D], Self]: ...
+    def faded(self, factor: float) -> Self: ...
+    def replace_aged(
+        self, old: D, weight: float, stats: S, changed: Iterable[int]
+    ) -> tuple[D, Self]: ...
     @property
     def generation(self) -> int: ...
     def at_generation(self, number: int) -> Self | None: ...

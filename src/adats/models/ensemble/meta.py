@@ -138,6 +138,9 @@ class ModelMixture(MadeOfParts[ModelDigest]):
         pairs = zip(self.models, parts, strict=True)
         return self.with_models(model.absorb(part) for model, part in pairs)
 
+    def faded(self, factor: float) -> Self:
+        return self.with_models(model.faded(factor) for model in self.models)
+
     def sums(self) -> FloatArray:
         return np.concatenate([model.sums() for model in self.models])
 

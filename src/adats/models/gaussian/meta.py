@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from adats.models.core import checks
 from adats.models.core.errors import InvalidValue
-from adats.models.core.frozen import FieldOf, fill, put, unchecked
+from adats.models.core.frozen import FieldOf, evolve, fill, put, unchecked
 from adats.models.core.linalg import part_of
 from adats.models.core.many import summed
 from adats.models.core.meta import MetaBase
@@ -261,6 +261,19 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
             GaussianDigest(stats, message, keep),
             self.with_sum(Sum(high, low), mean, variance),
         )
+
+    def replace_aged(
+        self,
+        old: GaussianDigest,
+        weight: float,
+        stats: ArmStats,
+        changed: Iterable[int],  # noqa: ARG002
+    ) -> tuple[GaussianDigest, Self]:
+        """All arms at once."""
+        m, h, grown, base, fit = arm_digest(*stats.table, *self.scales.constants)
+        new = np.concatenate([m, h, -0.5 * (base + np.log(grown) + fit)])
+        total = self.total.swap(weight * old.message, new)
+        return GaussianDigest(stats, new, 1.0 / grown), evolve(self, total=total)
 
     def log_evidence(self) -> float:
         """Log density of all absorbed rewards, mu integrated out."""

@@ -59,8 +59,10 @@ class Anchored(MetaBase[S, D]):
         """An anchor of this model."""
 
     @abstractmethod
-    def _replaced(self, old: D, stats: S, changed: Iterable[int]) -> tuple[D, Self]:
-        """`replace_task` under the anchor that there is."""
+    def _replaced(
+        self, old: D, stats: S, changed: Iterable[int], weight: float = 1.0
+    ) -> tuple[D, Self]:
+        """`replace_task` under the anchor that there is; the old message has this `weight`."""
 
     def replace_task(self, old: D, stats: S, changed: Iterable[int]) -> tuple[D, Self]:
         digest, new = self._replaced(old, stats, changed)
@@ -75,12 +77,24 @@ class Anchored(MetaBase[S, D]):
     def has_few_rewards(self) -> bool:
         return self.rewards < FEW_REWARDS
 
-    def _anchor_of(self, digest: D) -> Anchor:
+    def _anchor_of(self, digest: D, weight: float) -> Anchor:
         """For the sites of a task that is absorbed: what all others say, while that is little."""
         if not self.has_few_rewards:
             return self.anchor
-        others = evolve(self, total=self.total.add(-digest.message))
+        others = evolve(self, total=self.total.add(-weight * digest.message))
         return self.anchor_at(self.anchor.number, self.anchor.rewards, *others.mu_moments())
+
+    def faded(self, factor: float) -> Self:
+        """The rewards of the last anchor lose weight too: new ones make the next anchor due."""
+        anchor = self.anchor._replace(rewards=self.anchor.rewards * factor)
+        return self if factor == 1.0 else evolve(super().faded(factor), anchor=anchor)
+
+    def replace_aged(
+        self, old: D, weight: float, stats: S, changed: Iterable[int]
+    ) -> tuple[D, Self]:
+        """Sites have lost weight with the pulls; only those of what `changed` are worked out."""
+        digest, new = self._replaced(old, stats, changed, weight)
+        return digest, new.renewed()
 
     def renewed(self) -> Self:
         """With a new anchor, once there are enough new rewards; while they are few, always."""

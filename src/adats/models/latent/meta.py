@@ -36,7 +36,7 @@ from adats.models.latent.digest import (
 from adats.models.latent.full import FullSpread
 from adats.models.latent.level import LevelSpread, in_common
 from adats.models.latent.spreads import gathered, learn_full, learn_level
-from adats.models.latent.stats import ArmSites
+from adats.models.latent.stats import OUTDATED, ArmSites
 
 SEVERAL = 4  # tasks, which are replaced faster together than one by one
 NEGLIGIBLE = -30.0  # log of a weight beside the best: beliefs do without such candidates
@@ -125,7 +125,7 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         return self._prior_at(anchor.mean, anchor.cov, phi) if own else anchor.prior
 
     def _replaced(
-        self, old: LatentDigest, stats: ArmSites, changed: Iterable[int]
+        self, old: LatentDigest, stats: ArmSites, changed: Iterable[int], weight: float = 1.0
     ) -> tuple[LatentDigest, Self]:
         """Only the sites of arms that changed are worked out, except where all should move: when
         the anchor is a new one, when the pulls of the task have doubled, and while there are few
@@ -138,10 +138,11 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         both[:, 0] = before
         pulls, had = stats.pulls, old.stats.pulls
         n, s = stats.table[0], stats.table[1]
-        prior, number = self._task_anchor(self._anchor_of(old), phi), self.anchor.number
-        same = old.stats.anchor == number and doublings(pulls) == doublings(had)
+        prior, number = self._task_anchor(self._anchor_of(old, weight), phi), self.anchor.number
+        known = old.stats.anchor == number and stats.anchor != OUTDATED
+        same = known and doublings(pulls) == doublings(had)
         if same and not self.has_few_rewards:
-            after = before.copy()
+            after = (before if stats.sites is None else stats.sites).copy()
             for arm in changed:
                 ep.update_site(self.family, n.item(arm), s.item(arm), prior, after, arm)
         else:
@@ -151,6 +152,7 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         bases = old.stats.log_base, stats.log_base
         log_base = np.array(bases)[:, None] if any(bases) else None
         out, add = message_of(self.spread, both, phi, np.array([[had], [pulls]]), log_base)
+        out *= weight
         return new, evolve(self, total=self.total.swap(out, add))
 
     def replace_tasks(

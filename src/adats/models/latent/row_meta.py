@@ -165,6 +165,7 @@ class LatentLinearMeta(LatentBase[RowSites, RowDigest]):
         old: RowDigest,
         stats: RowSites,
         changed: Iterable[int],  # noqa: ARG002
+        weight: float = 1.0,
     ) -> tuple[RowDigest, Self]:
         """Only the sites of rows that changed are worked out, except where all should move: when
         the anchor is a new one, when the pulls of the task have doubled, before rows are let go,
@@ -188,9 +189,9 @@ class LatentLinearMeta(LatentBase[RowSites, RowDigest]):
                 ep.update_site(self.family, n, s, prior, sites, row)
             stats = stats.with_sites(sites, anchor.number)
         else:
-            stats = self._settled(stats, phi, self._anchor_of(old), sites)
+            stats = self._settled(stats, phi, self._anchor_of(old, weight), sites)
         new = self._digested(stats, phi)
-        return new, evolve(self, total=self.total.swap(old.message, new.message))
+        return new, evolve(self, total=self.total.swap(weight * old.message, new.message))
 
     # beliefs
 

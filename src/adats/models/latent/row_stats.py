@@ -13,6 +13,7 @@ from adats.models.core.stats import FeatureStats
 from adats.models.core.types import FloatArray
 from adats.models.latent.family import BINARY, COUNT, Family
 from adats.models.latent.full import frozen_sums, site_sums
+from adats.models.latent.stats import OUTDATED
 
 MOST_ROWS = 128  # that a task keeps apart: beyond, half of them are let go
 MOST_REWARDS = 1e15  # that are still counted one by one
@@ -181,6 +182,13 @@ class RowSites(FeatureStats):
         if frozen is not None and not (gone or frozen.any()):
             frozen = None
         return self._merged(other.rows, sign * other.table, frozen, gone)
+
+    def scaled(self, factor: float, *, afresh: bool = False) -> Self:
+        """With sites that have less weight too: nearly those of so many pulls."""
+        sites, frozen = (None if x is None else x * factor for x in (self.sites, self.frozen))
+        anchor = OUTDATED if afresh else self.anchor
+        table, gone = self.table * factor, self.gone * factor
+        return type(self)(self.rows, table, sites, anchor, self.stale, frozen, gone)
 
     def _like(self, other: Self) -> None:
         mine, others = self.rows.shape[1], other.rows.shape[1]

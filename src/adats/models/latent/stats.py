@@ -11,6 +11,8 @@ from adats.models.core.types import FloatArray
 from adats.models.gamma.stats import CountStats
 from adats.models.latent.family import BINARY, COUNT, Family
 
+OUTDATED = -1  # the anchor of sites that are to be found anew, whatever the anchor is
+
 
 class ArmSites(ArmStats):
     """Pulls and successes of every arm, and its sites (w, b and log s of every candidate).
@@ -64,6 +66,12 @@ class ArmSites(ArmStats):
     def add_counts(self, action: Any, pulls: Any, successes: Any) -> Self:
         table = super().add_counts(action, pulls, successes).table
         return self._new(table, self.sites, self.anchor, False)
+
+    def scaled(self, factor: float, *, afresh: bool = False) -> Self:
+        """With sites that have less weight too: nearly those of so many pulls."""
+        sites = None if self.sites is None else self.sites * factor
+        anchor = OUTDATED if afresh else self.anchor
+        return self._new(self.table * factor, sites, anchor, self.settled and not afresh)
 
     def flat(self) -> FloatArray:
         sites = self.sites

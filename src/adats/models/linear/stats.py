@@ -74,6 +74,10 @@ class LinearStats(FeatureStats):
         same_shape(self.moments, other.moments)
         return type(self)(self.n + other.n, self.moments + other.moments)
 
+    def scaled(self, factor: float, *, afresh: bool = False) -> Self:  # noqa: ARG002
+        """The same pulls with less weight, or more."""
+        return type(self)(self.n * factor, self.moments * factor)
+
     def __sub__(self, other: Self) -> Self:
         same_shape(self.moments, other.moments)
         return type(self)(self.n - other.n, self.moments - other.moments)
