@@ -187,13 +187,14 @@ def check_folder(out: Path | None) -> None:
         raise ValueError(f"--out {out} is a file; give a folder")
 
 
+def check_file(option: str, path: Path | None) -> None:
+    if path is not None and (path.is_dir() or not path.resolve().parent.is_dir()):
+        raise ValueError(f"{option} {path} cannot be written: give a file in a folder that exists")
+
+
 def check_json(target: str | None) -> None:
-    if target not in (None, "-"):
-        path = Path(str(target))
-        if path.is_dir() or not path.resolve().parent.is_dir():
-            raise ValueError(
-                f"--json {target} cannot be written: give a file in a folder that exists"
-            )
+    if target is not None and target != "-":
+        check_file("--json", Path(target))
 
 
 def write_json(target: str | Path | None, data: Any) -> None:

@@ -230,6 +230,10 @@ class FeatureStats:
         """Pulls of arms are not counted apart."""
         return None
 
+    @property
+    def arm_averages(self) -> None:
+        return None
+
     def grow(self, arms: int) -> Self:  # noqa: ARG002
         """They do not depend on how many arms there are."""
         return self
