@@ -188,9 +188,11 @@ class Setup:
         *,
         decided: bool,
         weight: float | None = None,
+        at: float = NEVER,
     ) -> tuple[TaskState, MetaBelief]:
         """New statistics, with a reward of what was pulled; was that `decided` here? Where rewards
-        age, the task has a `weight` in what all taught."""
+        age, the task has had a `weight` in what all taught, and statistics are as they weigh `at` a
+        time."""
         rounds, pending = state.rounds, state.pending
         if self.counts_pending and not decided:
             rounds += 1
@@ -203,12 +205,12 @@ class Setup:
             if weight is None:
                 digest, meta = meta.replace_task(old, stats, arms)
             else:
-                digest, meta = meta.replace_aged(old, weight, stats, arms)
+                digest, meta = meta.replace_task(old, stats, arms, weight=weight)
             stats = digest.stats
         if state.finished:
             digest = None
         new = TaskState(
-            stats, digest, state.design, state.mu, state.asked, state.finished, rounds, pending
+            stats, digest, state.design, state.mu, state.asked, state.finished, rounds, pending, at
         )
         return new, meta
 
@@ -226,12 +228,12 @@ class Setup:
             meta = meta.faded(aging.faded(since, now))
         if then == NEVER:
             return meta, state
-        stats = self._aged(state, now)
-        if not self.source.LEARNS:
-            return meta, state._replace(stats=stats, time=now)
-        weight = aging.prior_weight(now - then)
-        digest, meta = meta.replace_aged(state.digested(meta), weight, stats, ())
-        return meta, state._replace(stats=digest.stats, digest=digest, time=now)
+        stats, digest = self._aged(state, now), None
+        if self.source.LEARNS:
+            weight = aging.prior_weight(now - then)
+            digest, meta = meta.replace_task(state.digested(meta), stats, (), weight=weight)
+            stats = digest.stats
+        return meta, TaskState(stats, digest, *state[2:-1], now)
 
     def _aged(self, state: TaskState, at: float) -> Stats:
         """The statistics of a task as they weigh at a later time."""
@@ -259,16 +261,16 @@ class Setup:
         if time == at:
             stats = learn(stats)
         else:
-            late = learn(stats - stats)
+            late = learn(meta.empty(design=state.design))
             stats = stats + late.scaled(aging.task_weight(at - time))
         if self.source.LEARNS:
             meta = meta.faded(aging.faded(since, now))
         weight = self.weight(state, now)
-        state, meta = self.learn(meta, state, stats, pulled, decided=decided, weight=weight)
-        if at < now and self.source.LEARNS:
+        state, meta = self.learn(meta, state, stats, pulled, decided=decided, weight=weight, at=at)
+        if at < now and self.source.LEARNS:  # it is not the newest reward of all
             less = 1.0 - aging.prior_weight(now - at)
             meta = meta.absorb(-less * state.digested(meta).message)
-        return state._replace(time=at), meta
+        return state, meta
 
     def weight(self, state: TaskState, since: float) -> float:
         """Of what a task taught, in the sum at this time."""
