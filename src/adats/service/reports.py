@@ -39,7 +39,7 @@ def report_of(
     With a window, the lift is of those only, up to the first that is not settled yet: among others
     rewards that come early would be too many.
     """
-    spec = snapshot.spec
+    spec, snapshot = snapshot.spec, snapshot.at(now)
     over = None if spec.window is None else now - spec.window
     counted = _Counted(view, row, counts, several=spec.size is not None)
     everything = counted.up_to(math.inf)

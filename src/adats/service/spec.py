@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from adats.agents.aging import aging_of
 from adats.agents.oracles import Top
 from adats.agents.policies import policy_from_dict
 from adats.models.core.types import Arm, Stats
@@ -21,6 +22,7 @@ from adats.service.field_types import (
     ArmName,
     Declared,
     Figure,
+    HalfLife,
     Name,
     Names,
     Numbers,
@@ -206,6 +208,20 @@ class ExperimentSpec(Struct, forbid_unknown_fields=True, omit_defaults=True, fro
             "anew unless given."
         ),
     ] = None
+    half_life: Annotated[
+        HalfLife | None,
+        doc(
+            "Seconds after which a reward weighs half in its task; its age is that of its "
+            "decision. It always weighs the same unless given."
+        ),
+    ] = None
+    prior_half_life: Annotated[
+        HalfLife | None,
+        doc(
+            "Seconds after its last reward when a task weighs half in what all tasks taught; it "
+            "always weighs the same unless given."
+        ),
+    ] = None
     attributes: Annotated[
         Declared,
         Meta(max_length=MOST_ATTRIBUTES),
@@ -370,6 +386,7 @@ def options_of(spec: ExperimentSpec) -> dict[str, Any]:
         "epsilon": spec.policy.epsilon,
         "features": spec.features,
         "arms": spec.arms if isinstance(spec.arms, list) else None,
+        "aging": aging_of(spec.half_life, spec.prior_half_life),
     }
     if spec.size is not None:
         options["oracle"] = Top(spec.size, exactly=spec.exactly)
