@@ -256,7 +256,7 @@ class BatchVerbs:
         """All rewards, or none of them."""
         self._say_one_by_one(reason)
         if self._setup.aging is not None and "time" not in columns:
-            columns = columns | {"time": np.full(len(tasks_in(columns)), self._of_clock(False))}
+            columns = columns | {"time": np.full(len(tasks_in(columns)), self._now(None))}
         rows = list(reward_rows(columns, self._setup.arms))
         counts = self._counts_of(decision_ids(columns))
         kept = self._kept = {task: self._book.get(task) for task in tasks_in(columns)}
@@ -290,4 +290,4 @@ class BatchVerbs:
         ask: Callable[..., Decision]
         tell: Callable[..., None]
         _warn: Callable[[], None]
-        _of_clock: Callable[[bool], float]
+        _now: Callable[[float | None], float]

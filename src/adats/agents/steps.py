@@ -189,9 +189,11 @@ class Setup:
         *,
         decided: bool,
         weight: float | None = None,
+        at: float = NEVER,
     ) -> tuple[TaskState, MetaBelief]:
         """New statistics, with a reward of what was pulled; was that `decided` here? Where rewards
-        age, the task has a `weight` in what all taught."""
+        age, the task has had a `weight` in what all taught, and statistics are as they weigh `at` a
+        time."""
         rounds, pending = state.rounds, state.pending
         if self.counts_pending and not decided:
             rounds += 1
@@ -204,12 +206,12 @@ class Setup:
             if weight is None:
                 digest, meta = meta.replace_task(old, stats, arms)
             else:
-                digest, meta = meta.replace_aged(old, weight, stats, arms)
+                digest, meta = meta.replace_task(old, stats, arms, weight=weight)
             stats = digest.stats
         if state.finished:
             digest = None
         new = TaskState(
-            stats, digest, state.design, state.mu, state.asked, state.finished, rounds, pending
+            stats, digest, state.design, state.mu, state.asked, state.finished, rounds, pending, at
         )
         return new, meta
 
@@ -234,13 +236,13 @@ class Setup:
             meta = meta.faded(aging.faded(since, now))
         if then == NEVER:
             return meta, state
-        stats = self._aged(state, now)
-        if not self.source.LEARNS:
-            return meta, state._replace(stats=stats, time=now)
-        taught = state if taught is None else taught
-        weight = self.weight(taught, now)
-        digest, meta = meta.replace_aged(taught.digested(meta), weight, stats, changed)
-        return meta, state._replace(stats=digest.stats, digest=digest, time=now)
+        stats, digest = self._aged(state, now), None
+        if self.source.LEARNS:
+            taught = state if taught is None else taught
+            old, weight = taught.digested(meta), self.weight(taught, now)
+            digest, meta = meta.replace_task(old, stats, changed, weight=weight)
+            stats = digest.stats
+        return meta, TaskState(stats, digest, *state[2:-1], now)
 
     def _aged(self, state: TaskState, at: float) -> Stats:
         """The statistics of a task as they weigh at a later time."""
@@ -263,18 +265,18 @@ class Setup:
         """`learn` where rewards age: a function adds the reward, of a `time`, to statistics. It may
         be late. The meta-belief is then as it weighs at the later of `since` and `time`."""
         aging, now = cast(Aging, self.aging), max(since, time)
-        stats, at = self.told(state, learn, time)
+        stats, at = self.told(meta, state, learn, time)
         if self.source.LEARNS:
             meta = meta.faded(aging.faded(since, now))
         weight = self.weight(state, now)
-        state, meta = self.learn(meta, state, stats, pulled, decided=decided, weight=weight)
-        if at < now and self.source.LEARNS:
+        state, meta = self.learn(meta, state, stats, pulled, decided=decided, weight=weight, at=at)
+        if at < now and self.source.LEARNS:  # it is not the newest reward of all
             less = 1.0 - aging.prior_weight(now - at)
             meta = meta.absorb(-less * state.digested(meta).message)
-        return state._replace(time=at), meta
+        return state, meta
 
     def told(
-        self, state: TaskState, learn: Callable[[Stats], Stats], time: float
+        self, meta: MetaBelief, state: TaskState, learn: Callable[[Stats], Stats], time: float
     ) -> tuple[Stats, float]:
         """The statistics of a task with one more reward, and their time; it may be late."""
         if self.aging is None:
@@ -283,27 +285,27 @@ class Setup:
         stats = self._aged(state, at)
         if time == at:
             return learn(stats), at
-        return stats + self.weighed(learn(stats - stats), time, at), at
+        late = learn(meta.empty(design=state.design))
+        return stats + self.weighed(late, time, at), at
 
     def weighed(self, stats: Stats, time: float, at: float) -> Stats:
         """Rewards of a time as they count in their task at a later one."""
         return stats if self.aging is None else stats.scaled(self.aging.task_weight(at - time))
 
-    def replace_aged(
+    def replace(
         self,
         meta: MetaBelief,
         since: float,
         changes: Sequence[tuple[TaskState, TaskState, Iterable[int]]],
     ) -> tuple[list[Digest[Any]], MetaBelief, float]:
-        """Several tasks in place of what they were, with the arms that have changed: their digests,
-        and what all taught until `since` as it is at the time of the newest reward, which is the
-        last."""
+        """Tasks in place of what they were, with the arms that changed: their digests, and what all
+        taught until `since` as it is at the newest reward, which is the last."""
         aging = cast(Aging, self.aging)
         now = max([since, *(state.time for _, state, _ in changes)])
         digests, meta = [], meta.faded(aging.faded(since, now))
         for before, state, arms in changes:
-            weight = self.weight(before, now)
-            digest, meta = meta.replace_aged(before.digested(meta), weight, state.stats, arms)
+            old, weight = before.digested(meta), self.weight(before, now)
+            digest, meta = meta.replace_task(old, state.stats, arms, weight=weight)
             less = 1.0 - self.weight(state, now)
             if less:
                 meta = meta.absorb(-less * digest.message)

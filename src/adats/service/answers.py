@@ -22,7 +22,7 @@ from adats.service.messages import (
 )
 from adats.service.served_experiment import ServedExperiment
 from adats.service.snapshot import Snapshot
-from adats.service.spec import arms_of_control
+from adats.service.spec import arms_of_control, how_rewards_age
 from adats.service.stores.interface import Action
 
 # in place of a decision that is not made: the control action, if it is open
@@ -56,6 +56,7 @@ def experiment_info(name: str, now: Snapshot, status: str) -> ExperimentInfo:
         state_version=now.version,
         prior_version=now.prior_version,
         status=status,
+        aging=how_rewards_age(now.spec),
     )
 
 

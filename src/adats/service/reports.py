@@ -16,7 +16,7 @@ from adats.service.evaluation.lift import RewardMoments, Sides
 from adats.service.messages import ArmStanding, Lift, LiftEstimate, LiftInterval, Report, Stop
 from adats.service.served_experiment import ServedExperiment
 from adats.service.snapshot import Snapshot
-from adats.service.spec import ExperimentSpec
+from adats.service.spec import ExperimentSpec, how_rewards_age
 from adats.service.stores.interface import Bucket, Counts, ExperimentRow, ReadView
 
 NONE = Counts()
@@ -81,6 +81,7 @@ def report_of(
         ),
         state_version=row.version,
         prior_version=row.prior_version,
+        aging=how_rewards_age(spec),
     )
 
 

@@ -155,7 +155,7 @@ class Snapshot(NamedTuple):
         """After some tasks were taught: as they were, as they are, and the arms that changed."""
         meta = self.meta
         if self.aging:
-            digests, meta, time = self.setup.replace_aged(meta, self.time, changes)
+            digests, meta, time = self.setup.replace(meta, self.time, changes)
             return digests, self._replace(meta=meta, time=time)
         digests, meta = meta.replace_tasks(
             [(before.digested(meta), state.stats, arms) for before, state, arms in changes]
@@ -342,7 +342,7 @@ class Snapshot(NamedTuple):
     ) -> tuple[Stats, float]:
         """The statistics of a task with one more reward, and their time."""
         pulled = self._pulled(row)
-        return self.setup.told(state, lambda stats: stats.add(pulled, reward), time)
+        return self.setup.told(self.meta, state, lambda stats: stats.add(pulled, reward), time)
 
     def _kept(self, decision: DecisionRow) -> float | None:
         """The time of a reward, where that matters."""

@@ -35,6 +35,8 @@ from adats.service.served_models import MODELS
 
 NESTED, MOST_DEPTH = (dict, list), 20  # of what is nested in a prior file; they need 6
 
+UNITS = ((86_400.0, "day"), (3600.0, "hour"), (60.0, "minute"), (1.0, "second"))
+
 KEPT = 8  # specs, and what is made of each, that stay in memory for whoever reads
 
 
@@ -355,6 +357,21 @@ def _check_shape(spec: ExperimentSpec) -> None:
             raise Invalid(field, "this is for a linear model")
     if spec.arms is None and spec.prior.file is None:
         raise Invalid("arms", "give the names of the arms, or how many there are")
+
+
+def how_rewards_age(spec: ExperimentSpec) -> str | None:
+    """In a sentence; None if they do not."""
+    own, prior = (None if s is None else _span(s) for s in (spec.half_life, spec.prior_half_life))
+    if own is None:
+        after = f"A task weighs half in what all tasks taught {prior} after its last reward."
+        return None if prior is None else after
+    taught = "" if prior is None else f", and a task half after {prior} in what all tasks taught"
+    return f"A reward weighs half after {own} in its task{taught}."
+
+
+def _span(seconds: float) -> str:
+    size, unit = next((size, unit) for size, unit in UNITS if seconds >= size)
+    return f"{seconds / size:.3g} {unit}{'' if seconds == size else 's'}"
 
 
 def check_rewards(spec: ExperimentSpec, stats: Stats) -> None:

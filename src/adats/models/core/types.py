@@ -172,11 +172,12 @@ class MetaBeliefOf(Protocol[S, D, B]):
     `replace_task` is for a task that is absorbed already and has new statistics, which differ in
     the arms that `changed`: their digest, and the belief with its message in place of the old
     one's; `replace_tasks` is the same for several. `faded` is the belief after all messages have
-    lost weight; `replace_aged` is for a task whose old message then has a weight, and whose pulls
-    have lost some in all arms, besides what `changed`. `sums` is all that was absorbed, two numbers
-    for each of a message, and `with_sums` reads it back. `share` is the part of each arm's variance
-    in a new task that is due to the unknown task prior. `refit` takes the statistics and the design
-    of every task, for models that learn their spreads from all of them at once.
+    lost weight; the old message of a task then has a `weight`, and with one `replace_task` takes it
+    that its pulls have lost some in all arms, besides what `changed`. `sums` is all that was
+    absorbed, two numbers for each of a message, and `with_sums` reads it back. `share` is the part
+    of each arm's variance in a new task that is due to the unknown task prior. `refit` takes the
+    statistics and the design of every task, for models that learn their spreads from all of them
+    at once.
 
     Of many tasks at once the statistics are rows of `row_size` numbers, which is 0 where they have
     no fixed size; `row_of` makes one. `digest_many` and `posterior_many` are as `digest` and
@@ -213,14 +214,13 @@ class MetaBeliefOf(Protocol[S, D, B]):
     def empty(self, *, design: Design = None) -> S: ...
     def digest(self, stats: S, *, design: Design = None) -> D: ...
     def absorb(self, message: FloatArray) -> Self: ...
-    def replace_task(self, old: D, stats: S, changed: Iterable[int]) -> tuple[D, Self]: ...
+    def replace_task(
+        self, old: D, stats: S, changed: Iterable[int], *, weight: float | None = None
+    ) -> tuple[D, Self]: ...
     def replace_tasks(
         self, changes: Sequence[tuple[D, S, Collection[int]]]
     ) -> tuple[list[D], Self]: ...
     def faded(self, factor: float) -> Self: ...
-    def replace_aged(
-        self, old: D, weight: float, stats: S, changed: Iterable[int]
-    ) -> tuple[D, Self]: ...
     @property
     def generation(self) -> int: ...
     def at_generation(self, number: int) -> Self | None: ...

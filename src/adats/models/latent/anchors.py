@@ -64,8 +64,11 @@ class Anchored(MetaBase[S, D]):
     ) -> tuple[D, Self]:
         """`replace_task` under the anchor that there is; the old message has this `weight`."""
 
-    def replace_task(self, old: D, stats: S, changed: Iterable[int]) -> tuple[D, Self]:
-        digest, new = self._replaced(old, stats, changed)
+    def replace_task(
+        self, old: D, stats: S, changed: Iterable[int], *, weight: float | None = None
+    ) -> tuple[D, Self]:
+        """Sites have lost weight with the pulls: only those of what `changed` are worked out."""
+        digest, new = self._replaced(old, stats, changed, 1.0 if weight is None else weight)
         return digest, new.renewed()
 
     @property
@@ -88,13 +91,6 @@ class Anchored(MetaBase[S, D]):
         """The rewards of the last anchor lose weight too: new ones make the next anchor due."""
         anchor = self.anchor._replace(rewards=self.anchor.rewards * factor)
         return self if factor == 1.0 else evolve(super().faded(factor), anchor=anchor)
-
-    def replace_aged(
-        self, old: D, weight: float, stats: S, changed: Iterable[int]
-    ) -> tuple[D, Self]:
-        """Sites have lost weight with the pulls; only those of what `changed` are worked out."""
-        digest, new = self._replaced(old, stats, changed, weight)
-        return digest, new.renewed()
 
     def renewed(self) -> Self:
         """With a new anchor, once there are enough new rewards; while they are few, always."""

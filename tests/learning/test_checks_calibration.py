@@ -7,9 +7,9 @@ import pytest
 from scipy import stats
 from scipy.special import kolmogorov
 
-from adats.learning.fitted import Fitted
+from adats.learning.checks import ROWS, TASKS, Calibration, calibrate
+from adats.learning.fit_common import Fitted
 from adats.learning.fitting import estimate
-from adats.learning.prediction_checks import ROWS, TASKS, Calibration, calibrate
 from adats.learning.tables import ArmTable, LinearTable
 from adats.models import (
     BetaArms,

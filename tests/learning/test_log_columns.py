@@ -6,7 +6,7 @@ import pytest
 
 from adats import analyse, fit
 from adats.learning import logs, tables
-from adats.learning.log_checks import swapped
+from adats.learning.checks import swapped
 from adats.learning.logs import statistics
 from adats.learning.tables import is_statistics, load_statistics, save_statistics
 
