@@ -1,7 +1,10 @@
 """How rewards lose weight with time: half-lives within a task, and of what tasks taught."""
 
 import math
+from time import time as wall_clock
 from typing import NamedTuple
+
+import numpy as np
 
 from adats.models.core import checks
 from adats.models.core.errors import InvalidValue
@@ -9,6 +12,12 @@ from adats.models.core.errors import InvalidValue
 NEVER = -math.inf  # the time of the last reward, where there was none
 CLOCKS = ("seconds", "rounds")  # where time comes from if it is not given
 SITES_LAST = 4.0  # times in a half-life at which sites are found anew; in between they are scaled
+LIGHT = 1e-3  # the weight of a task that is not looked at any more
+UNITS_APART = 1e6  # half-lives that go by at once only if times are in another unit
+OTHER_UNIT = (
+    "time goes on by {:g} at once, and the half-life is {:g}: are they in the same unit? "
+    "nothing is left of what was learned before"
+)
 
 
 class Aging(NamedTuple):
@@ -30,8 +39,15 @@ class Aging(NamedTuple):
 
     def afresh(self, then: float, now: float) -> bool:
         """Whether so much time has gone by that sites had better be found anew."""
-        quarter = self.half_life / SITES_LAST
-        return math.floor(then / quarter) != math.floor(now / quarter)
+        lasts = self.half_life / SITES_LAST
+        return now - then >= lasts or math.floor(then / lasts) != math.floor(now / lasts)
+
+    def other_unit(self, newest: float, now: float) -> str | None:
+        """What to say where so much time goes by that units cannot be the same."""
+        gone, least = now - newest, min(self)
+        if newest == NEVER or gone <= UNITS_APART * least:
+            return None
+        return OTHER_UNIT.format(gone, least)
 
 
 def aging_of(half_life: float | None, prior_half_life: float | None) -> Aging | None:
@@ -41,14 +57,49 @@ def aging_of(half_life: float | None, prior_half_life: float | None) -> Aging | 
     return Aging(**known) if known else None
 
 
+def _checked(name: str, value: float) -> float:
+    found = _number(name, value)
+    if found <= 0:
+        raise InvalidValue(name, f"must be more than 0, or None for never, got {value}")
+    return found
+
+
+def _number(name: str, value: float) -> float:
+    """A finite number of modest size: the difference of two is one too."""
+    if isinstance(value, (bool, np.bool_)):
+        raise InvalidValue(name, f"must be a number, got {value}")
+    found = checks.number(name, value)
+    if abs(found) > checks.HUGE:
+        raise InvalidValue(name, f"is too far from 0, got {value}")
+    return found
+
+
 def checked_clock(clock: str) -> str:
     if clock not in CLOCKS:
         raise InvalidValue("clock", f"must be 'seconds' or 'rounds', got {clock!r}")
     return clock
 
 
-def _checked(name: str, value: float) -> float:
-    found = checks.number(name, value)
-    if found <= 0:
-        raise InvalidValue(name, f"must be more than 0, or None for never, got {value}")
-    return found
+def clock_time(clock: str, decisions: int) -> float:
+    """Where none is given: that of the computer, or how many decisions were made."""
+    return wall_clock() if clock == CLOCKS[0] else float(decisions)
+
+
+def time_of_look(time: float, newest: float) -> float:
+    """A time that was given for a decision, or a look: none before the newest reward."""
+    now = _number("time", time)
+    if now < newest:
+        raise InvalidValue(
+            "time",
+            f"{now} is before {newest}, that of the newest reward: what was believed then is not "
+            "known any more",
+        )
+    return now
+
+
+def time_of_reward(time: float, decided: float) -> float:
+    """A time that was given for a reward: none before its decision."""
+    moment = _number("time", time)
+    if moment < decided:
+        raise InvalidValue("time", f"{moment} is before its decision, made at {decided}")
+    return moment

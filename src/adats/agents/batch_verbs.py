@@ -1,6 +1,7 @@
 """`ask_many` and `tell_many` of an agent: one batch of decisions, one batch of rewards."""
 
 import warnings
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,7 @@ class BatchVerbs:
     _rewarded: BoolArray  # which decisions of batches have their reward
     _columns: bool | None  # whether tasks are in columns; None: if there are many
     _stale: list[Task] | None
+    _turns: OrderedDict[Task, None]
     _kept: dict[Task, TaskState | None] | None
     _said_one_by_one: bool
 
@@ -256,17 +258,18 @@ class BatchVerbs:
         """All rewards, or none of them."""
         self._say_one_by_one(reason)
         if self._setup.aging is not None and "time" not in columns:
-            columns = columns | {"time": np.full(len(tasks_in(columns)), self._of_clock(False))}
+            columns = columns | {"time": np.full(len(tasks_in(columns)), self._now(None))}
         rows = list(reward_rows(columns, self._setup.arms))
         counts = self._counts_of(decision_ids(columns))
-        kept = self._kept = {task: self._book.get(task) for task in tasks_in(columns)}
+        self._kept = {task: self._book.get(task) for task in tasks_in(columns)}
         meta, count, rewarded = (self._meta, self._time), self._decisions, self._rewarded
+        turns = self._turns.copy()
         try:
             for i, options in enumerate(rows):  # noqa: B007
                 self.tell(**options)
         except BaseException as error:
-            self._restore(kept, meta, count)
-            self._rewarded = rewarded
+            self._restore(self._kept, meta, count)
+            self._rewarded, self._turns = rewarded, turns
             if isinstance(error, ValueError):
                 more = bad_rows(rows[i + 1 :], self._setup.arms, self._meta)
                 raise RowsError([i, *more], str(error)) from None
@@ -290,4 +293,4 @@ class BatchVerbs:
         ask: Callable[..., Decision]
         tell: Callable[..., None]
         _warn: Callable[[], None]
-        _of_clock: Callable[[bool], float]
+        _now: Callable[[float | None], float]

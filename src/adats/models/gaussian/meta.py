@@ -236,9 +236,20 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
         return new
 
     def replace_task(
-        self, old: GaussianDigest, stats: ArmStats, changed: Iterable[int]
+        self,
+        old: GaussianDigest,
+        stats: ArmStats,
+        changed: Iterable[int],
+        *,
+        weight: float | None = None,
     ) -> tuple[GaussianDigest, Self]:
-        """Only the arms that changed are worked out, with plain floats, which is fastest."""
+        """Only the arms that changed are worked out, with plain floats, which is fastest; or all of
+        them together if all have lost weight."""
+        if weight is not None:
+            m, h, grown, base, fit = arm_digest(*stats.table, *self.scales.constants)
+            message = np.concatenate([m, h, -0.5 * (base + np.log(grown) + fit)])
+            total = self.total.swap(weight * old.message, message)
+            return GaussianDigest(stats, message, 1.0 / grown), evolve(self, total=total)
         scales = self.scales
         arms = scales.meta_mean.size
         message, keep = old.message.copy(), old.keep.copy()
@@ -261,19 +272,6 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
             GaussianDigest(stats, message, keep),
             self.with_sum(Sum(high, low), mean, variance),
         )
-
-    def replace_aged(
-        self,
-        old: GaussianDigest,
-        weight: float,
-        stats: ArmStats,
-        changed: Iterable[int],  # noqa: ARG002
-    ) -> tuple[GaussianDigest, Self]:
-        """All arms at once."""
-        m, h, grown, base, fit = arm_digest(*stats.table, *self.scales.constants)
-        new = np.concatenate([m, h, -0.5 * (base + np.log(grown) + fit)])
-        total = self.total.swap(weight * old.message, new)
-        return GaussianDigest(stats, new, 1.0 / grown), evolve(self, total=total)
 
     def log_evidence(self) -> float:
         """Log density of all absorbed rewards, mu integrated out."""
