@@ -86,7 +86,7 @@ def _null(value: float) -> float | None:
     return None if value == -np.inf else value
 
 
-def from_null(values: Any) -> FloatArray:
+def from_null(values: object) -> FloatArray:
     """Read what `finite_or_null` wrote."""
     if not isinstance(values, list):
         raise ValueError(f"the logarithms of weights are {values!r}")
