@@ -6,8 +6,8 @@ from functools import partial
 
 import numpy as np
 
-from adats.learning import fit_linear
-from adats.learning.em import Point, climb
+from adats.learning import linear
+from adats.learning.fit_common import Point, climb
 from adats.learning.fitting import estimate
 from adats.learning.tables import LinearTable
 
@@ -35,9 +35,9 @@ def fitting(row: Callable[[str, str, str, bool], None]) -> None:
     for pulls, spread in ((1000, 1.0), (20, 0.1)):
         table = statistics(np.random.default_rng(0), pulls, spread)
         begin = time.perf_counter()
-        rows, frame = fit_linear.rows_of(table)
+        rows, frame = linear.rows_of(table)
         start = Point(np.eye(DIM) / np.sqrt(DIM), frame.noise)
-        found = climb(partial(fit_linear.look, rows), start)
+        found = climb(partial(linear.look, rows), start)
         seconds = time.perf_counter() - begin
         row(
             f"EM, {TASKS:,} tasks × {pulls} rows, d={DIM}, σ_0={spread:g}",

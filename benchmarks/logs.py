@@ -16,7 +16,7 @@ ROWS, DIM, TASKS, CHUNK = 10_000_000, 16, 10_000, 500_000
 OURS = """
 import json, resource, sys, time
 import ibis, numpy as np
-from adats.learning.log_files import read_log
+from adats.learning.log_columns import read_log
 from adats.learning.logs import statistics
 begin = time.perf_counter()
 log = read_log(sys.argv[1])

@@ -19,9 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit, ndtr
 
-from adats.learning.effects import Prior, Rewards, TaskCounts, counted, linearised, pooled
-from adats.learning.rehearsal import believed, play
-from adats.learning.savings import LEAST, Z90, Saving, fits
+from adats.learning.effects import Prior, Rewards, TaskCounts, believed, counted, linearised, pooled
+from adats.learning.savings import LEAST, Z90, Saving, fits, play
 from adats.learning.verdict import SURE, Early, verdict
 from adats.models.core.types import FloatArray, Rng
 

@@ -36,7 +36,7 @@ MOVED = {
     "types": "models.core.types",
 }
 PARTS_MOVED = {
-    "fitting.calibration": "learning.prediction_checks",
+    "fitting.calibration": "learning.checks",
     "fitting.report": "learning.report",
     "fitting.verdict": "learning.verdict",
 }

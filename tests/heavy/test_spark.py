@@ -204,7 +204,7 @@ def test_shapes_of_logs(spark, shapes, name):
 
 
 def test_looks_at_how_a_log_was_allocated(spark, shapes):
-    from adats.learning.log_checks import duplicated
+    from adats.learning.checks import duplicated
     from adats.learning.logs import first_halves, weighted_cells
 
     path = shapes / "rows.parquet"

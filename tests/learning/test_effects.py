@@ -7,14 +7,17 @@ from scipy.special import expit
 
 from adats.learning.effects import (
     TAIL_PRIOR,
+    Prior,
     Spreads,
     TaskCounts,
     Working,
     arms_given,
+    believed,
     counted,
     learn,
     linearised,
     pooled,
+    settled,
     smoothed,
     tails,
 )
@@ -156,3 +159,35 @@ def test_numbers_need_squares_and_arms_pulled_twice():
         counted(once, once, "gaussian")
     with pytest.raises(ValueError, match="no task pulled anything twice"):
         counted(once, once, "gaussian", once)
+
+
+def test_beliefs_are_those_of_the_joint_normal_density():
+    rng = np.random.default_rng(1)
+    n, phi = np.array([[3.0, 0.0, 5.0]]), rng.uniform(0.5, 2.0, (1, 3))
+    y = np.where(n > 0, rng.standard_normal((1, 3)), 0.0)
+    prior = Prior(np.array([0.1, 0.2, 0.3]), np.array([0.5, 0.6, 0.0]), 0.7)
+    belief = believed(prior, Working(n, y, phi))
+    cov = np.diag(prior.spread) + 0.7
+    seen = [0, 2]
+    noisy = cov[np.ix_(seen, seen)] + np.diag(phi[0, seen] / n[0, seen])
+    gain = np.linalg.solve(noisy, cov[seen]).T
+    assert belief.mean[0] == pytest.approx(prior.mean + gain @ (y[0, seen] - prior.mean[seen]))
+    left = np.diagonal(cov - gain @ cov[seen])
+    assert (belief.var + belief.slope**2 * belief.level_var)[0] == pytest.approx(left)
+    draws = np.array([belief.draw(rng)[0] for _ in range(4000)])
+    assert draws.mean(axis=0) == pytest.approx(belief.mean[0], abs=4 * np.sqrt(left.max() / 4000))
+
+
+@pytest.mark.parametrize(("n", "s"), [(20.0, 0.0), (20.0, 3.0), (400.0, 8.0), (10.0, 9.0)])
+def test_log_odds_are_near_quadrature(n, s):
+    """The mode of a skewed posterior: within a fifth of its standard deviation."""
+    prior = Prior(np.array([-2.5]), np.array([0.5]))
+    belief = settled(prior, TaskCounts(np.array([[n]]), np.array([[s]]), "binary", 1.0, np.ones(1)))
+    x = np.linspace(-9, 5, 4001)
+    log = s * np.log(expit(x)) + (n - s) * np.log(expit(-x)) - (x + 2.5) ** 2 / 1.0
+    w = np.exp(log - log.max())
+    w /= w.sum()
+    mean = float(w @ x)
+    sd = float(np.sqrt(w @ (x - mean) ** 2))
+    assert abs(belief.mean[0, 0] - mean) < 0.2 * sd
+    assert np.sqrt(belief.var[0, 0]) == pytest.approx(sd, rel=0.1)

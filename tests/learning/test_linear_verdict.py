@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from adats.learning.em import folds
+from adats.learning.fit_common import folds
 from adats.learning.fitting import estimate
-from adats.learning.linear_verdict import (
-    Savings,
+from adats.learning.linear import (
     _Normal,
     action_rows,
     alone_linear,
@@ -14,9 +13,10 @@ from adats.learning.linear_verdict import (
     intercept,
     judged,
     linear_verdict,
-    savings,
-    usual_rounds,
+    saving_of,
+    simulated_saving,
 )
+from adats.learning.savings import Saving
 from adats.learning.tables import LinearTable
 from adats.models import LinearBelief, LinearStats
 
@@ -94,11 +94,11 @@ def test_linear_updates_are_those_of_the_belief():
 
 
 def test_savings_and_their_error_by_hand():
-    shared, alone = np.array([[1.0, 0.0], [1.0, 2.0]]), np.array([[2.0, 2.0], [3.0, 1.0]])
-    saved = Savings(shared, alone)
-    assert saved.share == pytest.approx(0.5)
+    saved = saving_of(np.array([1.0, 3.0]), np.array([4.0, 4.0]))
+    assert saved.part == pytest.approx(0.5)
     # rests 1 - 2, 3 - 2: deviation √2 over √2 tasks, over a mean of 4
-    assert saved.se == pytest.approx(0.25)
+    assert saved.error == pytest.approx(0.25)
+    assert saving_of(np.zeros(2), np.zeros(2)) == (1.0, 0.0)
 
 
 def test_gains_do_not_depend_on_the_units_of_features():
@@ -113,7 +113,7 @@ def test_gains_do_not_depend_on_the_units_of_features():
 def test_the_same_prior_saves_nothing():
     belief = LinearBelief([1.0, 0.0], np.diag([0.2, 0.1]), 1.0)
     rows = (np.zeros(2), np.eye(2))
-    assert savings(belief, belief, rows=rows, rounds=4, seed=1).share == 0.0
+    assert simulated_saving(belief, belief, rows=rows, rounds=4, seed=1).part == 0.0
 
 
 def test_a_gain_is_the_difference_of_two_densities_from_the_other_folds():
@@ -166,8 +166,8 @@ def test_the_rule():
     def rule(gain, saved, few=False):
         """The answer for gains with a standard error of 1, and a share saved."""
         z = np.tile([-10.0, 10.0], 50)
-        gains, regret = gain + z / z.std(ddof=1) * 10.0, np.ones((20, 3))
-        return judged(gains, Savings((1 - saved) * regret, regret), few=few).answer
+        gains = gain + z / z.std(ddof=1) * 10.0
+        return judged(gains, Saving(1 - saved, 0.01), few=few).answer
 
     assert rule(2.1, 0.051) == "share"
     assert rule(1.9, 0.3) == rule(-1.9, 0.3) == "too little data"  # not two standard errors
@@ -177,6 +177,13 @@ def test_the_rule():
     assert rule(2.1, 0.1, few=True) == "share"
 
 
-def test_a_new_task_is_as_long_as_the_median_one():
-    table = linear_table(np.zeros((5, 2)), 6, np.random.default_rng(0))
-    assert usual_rounds(table) == 6
+def test_a_new_task_is_as_long_as_the_median_one(monkeypatch):
+    seen = []
+
+    def simulated(*_, rounds, **__):
+        seen.append(rounds)
+        return Saving(1.0, 0.1)
+
+    monkeypatch.setattr("adats.learning.linear.simulated_saving", simulated)
+    judge(linear_table(np.zeros((12, 2)), 6, np.random.default_rng(0)))
+    assert seen == [6]

@@ -18,7 +18,7 @@ from pyarrow import parquet
 
 from adats import AdaTS, GaussianMeta, LinearMeta
 from adats.learning import logs
-from adats.learning.log_files import feature_names, read_log
+from adats.learning.log_columns import feature_names, read_log
 from adats.learning.logs import rows, spread, statistics
 from adats.learning.tables import KINDS, ArmTable, LinearTable
 from adats.models import LinearStats

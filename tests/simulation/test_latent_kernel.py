@@ -423,6 +423,18 @@ def test_two_workers_give_the_numbers_of_one():
         assert_array_equal(two.regret, one.regret)
 
 
+@pytest.mark.parametrize("rewards", PROBLEMS)
+def test_rivals_play_in_a_compiled_loop(rewards):
+    """The plain loop, which serves whatever has none, is forty times slower."""
+    problem, rng = PROBLEMS[rewards], np.random.default_rng(1)
+    instance = problem.instance(problem.start(rng), 20, rng)
+    prior = problem.pooled().task_prior()
+    loop = registry.loops_of(problem, prior).play
+    room = (np.empty(20), np.empty(20, dtype=np.intp))
+    stats = loop(problem, registry.LoopInput(prior, instance, NONE_FIRST, rng, *room))
+    assert stats.table[0].sum() == 20
+
+
 @pytest.mark.statistical
 def test_runs_lose_what_they_lose_without_numba(monkeypatch):
     """Learning from task to task included: renewed statistics, anchors, candidates."""

@@ -1,13 +1,11 @@
 """AdaTS and the baselines of the paper: many tasks, and two verbs, `ask` and `tell`."""
 
-import math
 import os
 import warnings
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import replace
-from time import time as wall_clock
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +13,16 @@ from numpy.typing import ArrayLike
 
 from adats.agents import agent_files, decision_numbers
 from adats.agents.agent_files import AgentState
-from adats.agents.aging import CLOCKS, aging_of, checked_clock
+from adats.agents.aging import (
+    CLOCKS,
+    LIGHT,
+    NEVER,
+    aging_of,
+    checked_clock,
+    clock_time,
+    time_of_look,
+    time_of_reward,
+)
 from adats.agents.batch_verbs import BatchVerbs
 from adats.agents.decision import Decision
 from adats.agents.decision_numbers import OF_A_BATCH
@@ -26,7 +33,7 @@ from adats.agents.steps import make_setup
 from adats.agents.task_columns import ColumnBook
 from adats.agents.task_state import DictBook, TaskState, task_name
 from adats.models.core import checks
-from adats.models.core.errors import FinishedTask, InvalidValue, UnknownTask
+from adats.models.core.errors import FinishedTask, UnknownTask
 from adats.models.core.summary import SummaryTable, belief_table, prior_table
 from adats.models.core.types import AnyPath, Arm, MetaBelief, Task
 
@@ -48,10 +55,6 @@ SLOW_THREADS = (
     "decisions with so many features are faster with one thread of linear algebra: set "
     "OPENBLAS_NUM_THREADS=1 before Python starts (or any number, to keep them and this quiet)"
 )
-
-
-OTHER_UNIT = "the first two times are {} apart, and the half-life is {}: are they in the same unit?"
-UNITS_APART = 1e6
 
 
 class Agent(BatchVerbs):
@@ -134,13 +137,14 @@ class Agent(BatchVerbs):
         self._rng, self._decisions = state.rng, state.decisions
         self._number, self._rewarded = state.number, state.rewarded
         self._time, self._clock = state.time, state.clock
-        self._first_time: float | None = None  # that was given; NaN: the unit was looked at
         self._columns = None
         self._warned = False  # about propensities of 1
+        self._said_unit = False
         self._said_one_by_one = False
         # the last decisions of `ask` that got a reward; a dict would be slow to find the first
         self._told: OrderedDict[Any, None] = OrderedDict()
         self._stale: list[Task] | None = None  # to be brought up to date; None: not known
+        self._turns: OrderedDict[Task, None] = OrderedDict.fromkeys(state.turns)
         self._kept: dict[Task, TaskState | None] | None = None  # for a batch that fails to put back
         self._blank = self._setup.new_state(self._meta)  # of a task of which nothing is known
 
@@ -148,7 +152,8 @@ class Agent(BatchVerbs):
 
     @property
     def meta(self) -> Any:
-        """The belief over the task prior: the meta-posterior given all tasks."""
+        """The belief over the task prior: the meta-posterior given all tasks; where rewards age, as
+        they weigh at the newest of all."""
         return self._meta
 
     @property
@@ -166,26 +171,29 @@ class Agent(BatchVerbs):
         return named if isinstance(named, tuple) else (named,)
 
     def stats(self, task: Task) -> Any:
-        """The sufficient statistics of a task."""
+        """The sufficient statistics of a task; where rewards age, as they weighed at its last."""
         return self._known(task).stats
 
     def posterior(self, task: Task, *, time: float | None = None) -> Any:
         """The belief over theta of this task, from all data that the agent uses; where rewards
         age, at a time, or at that of the newest reward."""
-        setup, meta, state = self._setup, self._meta, self._known(task)
-        if setup.aging is not None:
-            now = self._time if time is None else self._now(time)
-            meta, state = setup.present(meta, self._time, state, now)
-        return setup.source.posterior(meta, state)
+        return self._setup.source.posterior(*self._shown(self._known(task), time))
 
-    def summary(self, task: Task | None = None) -> SummaryTable:
+    def _shown(self, state: TaskState, time: float | None) -> tuple[MetaBelief, TaskState]:
+        """What all taught, and a task, as they weigh at a time, or at that of the newest reward."""
+        now = self._time if time is None or self._setup.aging is None else self._now(time)
+        return self._setup.present(self._meta, self._time, state, now)
+
+    def summary(self, task: Task | None = None, *, time: float | None = None) -> SummaryTable:
         """A small table: of a task, what its arms did and what is believed of them; without one,
-        what is believed of a new task."""
+        what is believed of a new task. Where rewards age, all is as they weigh at a time, or at
+        that of the newest one."""
         if task is None:
-            table = prior_table(self._meta)
+            table = prior_table(self._shown(self._blank, time)[0])
             counts = f"{len(self._book):,} tasks, {self._decisions:,} decisions"
             return replace(table, title=f"{type(self).__name__}, {counts}; {table.title}")
-        stats, belief = self.stats(task), self.posterior(task)
+        meta, state = self._shown(self._known(task), time)
+        stats, belief = state.stats, self._setup.source.posterior(meta, state)
         more: dict[str, Any] = {}
         names: Sequence[Arm] | None = self._setup.arms.names
         if stats.arm_pulls is not None:
@@ -207,7 +215,14 @@ class Agent(BatchVerbs):
         tasks = dict(self._book) if isinstance(self._book, DictBook) else self._book
         counts = (self._decisions, self._number, self._rewarded)
         return AgentState(
-            self._setup, self._meta, tasks, self._rng, *counts, self._time, self._clock
+            self._setup,
+            self._meta,
+            tasks,
+            self._rng,
+            *counts,
+            self._time,
+            self._clock,
+            tuple(self._turns),
         )
 
     # the two verbs
@@ -244,11 +259,16 @@ class Agent(BatchVerbs):
         if allowed is not None:
             mask = arms.mask(allowed, None if rows is None else len(rows))
         meta, kept = self._meta, state
-        if setup.aging is None:
-            now = wall_clock() if time is None else checks.number("time", time)
-        else:
+        if setup.aging is not None:
             now = self._now(time, asked=True)
+            if state.digest is None and setup.source.LEARNS:  # after a load, or with a new arm
+                kept = state = state._replace(digest=state.digested(meta))
             meta, state = setup.present(meta, self._time, state, now)
+        elif time is None:
+            now = clock_time(self._clock, self._decisions + 1)
+        else:
+            now = checks.number("time", time)
+        shown = state
         before = rng.bit_generator.state if propensities or setup.rule.can_fail else None
         try:
             if known is None:
@@ -259,7 +279,9 @@ class Agent(BatchVerbs):
             if before is not None:
                 rng.bit_generator.state = before
             raise
-        if setup.aging is not None:
+        if state is shown:
+            state = kept
+        elif setup.aging is not None:
             state = state._replace(stats=kept.stats, digest=kept.digest, time=kept.time)
         self._book.put(task, state)
         self._decisions += 1
@@ -328,17 +350,26 @@ class Agent(BatchVerbs):
                 return stats.add_counts(pulled, pulls, successes)
             raise ValueError("give a reward, or pulls and successes")
 
-        stats = learned(state.stats)
-        moment = None if setup.aging is None else self._moment_of(decision, time)
-        if known is None:
-            state = setup.drawn(meta, state, self._rng)
-        if moment is None:
+        if setup.aging is None:
+            if time is not None:
+                checks.number("time", time)
+            stats = learned(state.stats)
+            if known is None:
+                state = setup.drawn(meta, state, self._rng)
             state, meta = setup.learn(meta, state, stats, pulled, decided=decided)
         else:
+            moment = self._moment(decision, time)
+            if known is None:
+                learned(state.stats)  # raises before anything is drawn
+                now = setup.present(meta, self._time, state, max(self._time, moment))
+                state = setup.drawn(now[0], state, self._rng)
             state, meta = setup.learn_at(
                 meta, self._time, state, learned, pulled, moment, decided=decided
             )
             self._time = max(self._time, moment)
+            if meta.RENEWS:
+                self._turns[task] = None
+                self._turns.move_to_end(task)
         self._book.put(task, state)
         if counts is not None:
             self._rewarded = decision_numbers.with_rewards(self._rewarded, counts)
@@ -355,23 +386,46 @@ class Agent(BatchVerbs):
         self._meta = meta
         if not meta.generation:
             return
+        most = meta.renewals(1)
+        stale = (
+            self._stale_of(meta, most) if self._setup.aging is None else self._in_turn(meta, most)
+        )
+        if not stale:
+            return
+        if self._kept is not None:
+            self._kept = {**stale, **self._kept}
+        states, self._meta = self._setup.renew(meta, list(stale.values()), self._time)
+        for task, state in zip(stale, states, strict=True):
+            self._book.put(task, state)
+
+    def _stale_of(self, meta: MetaBelief, most: int) -> dict[Task, TaskState]:
+        """Tasks that had better be digested anew, of a list that is made once a generation."""
         if self._stale is None:
             self._stale = self._book.stale(meta)
             self._stale.reverse()
-        if not self._stale:
-            return
         found: dict[Task, TaskState] = {}
-        most = meta.renewals(1)
         while self._stale and len(found) < most:
             task = self._stale.pop()
             state = self._book.get(task)
             if state is not None and meta.is_stale(state.stats):
                 found[task] = state
-                if self._kept is not None:
-                    self._kept.setdefault(task, state)
-        states, self._meta = self._setup.renew(meta, list(found.values()), self._time)
-        for task, state in zip(found, states, strict=True):
-            self._book.put(task, state)
+        return found
+
+    def _in_turn(self, meta: MetaBelief, most: int) -> dict[Task, TaskState]:
+        """The same where tasks lose weight: no list of all, for generations may be short, but the
+        order in which those that still weigh something were digested."""
+        found: dict[Task, TaskState] = {}
+        while len(found) < min(most, len(self._turns)):
+            task = next(iter(self._turns))
+            state = self._book.get(task)
+            if state is None or self._setup.weight(state, self._time) < LIGHT:
+                del self._turns[task]
+            elif meta.is_stale(state.stats):
+                self._turns.move_to_end(task)
+                found[task] = state
+            else:
+                break
+        return found
 
     # lifecycle
 
@@ -414,44 +468,30 @@ class Agent(BatchVerbs):
     # time
 
     def _now(self, time: float | None, *, asked: bool = False) -> float:
-        """The time of a decision, or of a look: none before the newest reward."""
-        if time is None:
-            return max(self._of_clock(asked), self._time)
-        now = self._given(time)
-        if now < self._time:
-            raise InvalidValue(
-                "time",
-                f"{now} is before {self._time}, that of the newest reward: what was believed then "
-                "is not known any more",
-            )
+        """The time of a decision, or of a look."""
+        if time is not None:
+            now = time_of_look(time, self._time)
+        else:
+            now = max(clock_time(self._clock, self._decisions + asked), self._time)
+        self._check_unit(now)
         return now
 
-    def _moment_of(self, decision: Decision | None, time: float | None) -> float:
+    def _moment(self, decision: Decision | None, time: float | None) -> float:
         """The time of a reward."""
-        if time is None:
-            return self._of_clock(False) if decision is None else decision.time
-        moment = self._given(time)
-        if decision is not None and moment < decision.time:
-            raise InvalidValue("time", f"{moment} is before its decision, made at {decision.time}")
+        if time is not None:
+            moment = time_of_reward(time, NEVER if decision is None else decision.time)
+        else:
+            clock = clock_time(self._clock, self._decisions)
+            moment = clock if decision is None else decision.time
+        self._check_unit(moment)
         return moment
 
-    def _of_clock(self, asked: bool) -> float:
-        return float(self._decisions + asked) if self._clock == "rounds" else wall_clock()
-
-    def _given(self, time: float) -> float:
-        """A time that was given; says so once if it seems to be in another unit."""
-        value = checks.number("time", time)
-        first = self._first_time
-        if first is None:
-            self._first_time = value
-        elif value != first and first == first:
-            self._first_time = math.nan
-            apart, aging = abs(value - first), self._setup.aging
-            lives = [life for life in aging or () if not math.isinf(life)]
-            for life in lives[:1]:
-                if not life / UNITS_APART <= apart <= life * UNITS_APART:
-                    warnings.warn(OTHER_UNIT.format(apart, life), stacklevel=4)
-        return value
+    def _check_unit(self, time: float) -> None:
+        aging = self._setup.aging
+        why = None if aging is None or self._said_unit else aging.other_unit(self._time, time)
+        if why is not None:
+            self._said_unit = True
+            warnings.warn(why, stacklevel=4)
 
     # inside
 

@@ -1,7 +1,7 @@
 """What happens to one task: it is opened, decided for, rewarded, forgotten. Nothing is changed in
 place: each step takes the task's state and the meta-belief, and gives new ones."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, cast
@@ -24,6 +24,7 @@ from adats.models.core.types import (
     Arm,
     BoolArray,
     Design,
+    Digest,
     FloatArray,
     MetaBelief,
     Rng,
@@ -188,9 +189,11 @@ class Setup:
         *,
         decided: bool,
         weight: float | None = None,
+        at: float = NEVER,
     ) -> tuple[TaskState, MetaBelief]:
         """New statistics, with a reward of what was pulled; was that `decided` here? Where rewards
-        age, the task has a `weight` in what all taught."""
+        age, the task has had a `weight` in what all taught, and statistics are as they weigh `at` a
+        time."""
         rounds, pending = state.rounds, state.pending
         if self.counts_pending and not decided:
             rounds += 1
@@ -203,22 +206,29 @@ class Setup:
             if weight is None:
                 digest, meta = meta.replace_task(old, stats, arms)
             else:
-                digest, meta = meta.replace_aged(old, weight, stats, arms)
+                digest, meta = meta.replace_task(old, stats, arms, weight=weight)
             stats = digest.stats
         if state.finished:
             digest = None
         new = TaskState(
-            stats, digest, state.design, state.mu, state.asked, state.finished, rounds, pending
+            stats, digest, state.design, state.mu, state.asked, state.finished, rounds, pending, at
         )
         return new, meta
 
     # time
 
     def present(
-        self, meta: MetaBelief, since: float, state: TaskState, now: float
+        self,
+        meta: MetaBelief,
+        since: float,
+        state: TaskState,
+        now: float,
+        taught: TaskState | None = None,
+        changed: Iterable[int] = (),
     ) -> tuple[MetaBelief, TaskState]:
         """What all tasks taught until `since`, and the state of a task, as they weigh `now`. In its
-        own belief a task counts whole, whatever it weighs for others."""
+        own belief a task counts whole, whatever it weighs for others. If all have not been taught
+        its state yet, they were `taught` another, which differs in the arms `changed`."""
         aging, then = self.aging, state.time
         if aging is None:
             return meta, state
@@ -226,12 +236,13 @@ class Setup:
             meta = meta.faded(aging.faded(since, now))
         if then == NEVER:
             return meta, state
-        stats = self._aged(state, now)
-        if not self.source.LEARNS:
-            return meta, state._replace(stats=stats, time=now)
-        weight = aging.prior_weight(now - then)
-        digest, meta = meta.replace_aged(state.digested(meta), weight, stats, ())
-        return meta, state._replace(stats=digest.stats, digest=digest, time=now)
+        stats, digest = self._aged(state, now), None
+        if self.source.LEARNS:
+            taught = state if taught is None else taught
+            old, weight = taught.digested(meta), self.weight(taught, now)
+            digest, meta = meta.replace_task(old, stats, changed, weight=weight)
+            stats = digest.stats
+        return meta, TaskState(stats, digest, *state[2:-1], now)
 
     def _aged(self, state: TaskState, at: float) -> Stats:
         """The statistics of a task as they weigh at a later time."""
@@ -253,22 +264,53 @@ class Setup:
     ) -> tuple[TaskState, MetaBelief]:
         """`learn` where rewards age: a function adds the reward, of a `time`, to statistics. It may
         be late. The meta-belief is then as it weighs at the later of `since` and `time`."""
-        aging = cast(Aging, self.aging)
-        at, now = max(state.time, time), max(since, time)
-        stats = self._aged(state, at)
-        if time == at:
-            stats = learn(stats)
-        else:
-            late = learn(stats - stats)
-            stats = stats + late.scaled(aging.task_weight(at - time))
+        aging, now = cast(Aging, self.aging), max(since, time)
+        stats, at = self.told(meta, state, learn, time)
         if self.source.LEARNS:
             meta = meta.faded(aging.faded(since, now))
         weight = self.weight(state, now)
-        state, meta = self.learn(meta, state, stats, pulled, decided=decided, weight=weight)
-        if at < now and self.source.LEARNS:
+        state, meta = self.learn(meta, state, stats, pulled, decided=decided, weight=weight, at=at)
+        if at < now and self.source.LEARNS:  # it is not the newest reward of all
             less = 1.0 - aging.prior_weight(now - at)
             meta = meta.absorb(-less * state.digested(meta).message)
-        return state._replace(time=at), meta
+        return state, meta
+
+    def told(
+        self, meta: MetaBelief, state: TaskState, learn: Callable[[Stats], Stats], time: float
+    ) -> tuple[Stats, float]:
+        """The statistics of a task with one more reward, and their time; it may be late."""
+        if self.aging is None:
+            return learn(state.stats), state.time
+        at = max(state.time, time)
+        stats = self._aged(state, at)
+        if time == at:
+            return learn(stats), at
+        late = learn(meta.empty(design=state.design))
+        return stats + self.weighed(late, time, at), at
+
+    def weighed(self, stats: Stats, time: float, at: float) -> Stats:
+        """Rewards of a time as they count in their task at a later one."""
+        return stats if self.aging is None else stats.scaled(self.aging.task_weight(at - time))
+
+    def replace(
+        self,
+        meta: MetaBelief,
+        since: float,
+        changes: Sequence[tuple[TaskState, TaskState, Iterable[int]]],
+    ) -> tuple[list[Digest[Any]], MetaBelief, float]:
+        """Tasks in place of what they were, with the arms that changed: their digests, and what all
+        taught until `since` as it is at the newest reward, which is the last."""
+        aging = cast(Aging, self.aging)
+        now = max([since, *(state.time for _, state, _ in changes)])
+        digests, meta = [], meta.faded(aging.faded(since, now))
+        for before, state, arms in changes:
+            old, weight = before.digested(meta), self.weight(before, now)
+            digest, meta = meta.replace_task(old, state.stats, arms, weight=weight)
+            less = 1.0 - self.weight(state, now)
+            if less:
+                meta = meta.absorb(-less * digest.message)
+            digests.append(digest)
+        return digests, meta, now
 
     def weight(self, state: TaskState, since: float) -> float:
         """Of what a task taught, in the sum at this time."""
@@ -284,12 +326,7 @@ class Setup:
         if self.aging is None:
             digests, meta = meta.renew(old)
         else:
-            digests = []
-            for state, digest in zip(states, old, strict=True):
-                less = 1.0 - self.weight(state, since)
-                found, meta = meta.absorb(less * digest.message).renew([digest])
-                meta = meta.absorb(-less * found[0].message)
-                digests += found
+            digests, meta = meta.renew(old, [self.weight(state, since) for state in states])
         return [
             state._replace(stats=digest.stats, digest=None if state.finished else digest)
             for state, digest in zip(states, digests, strict=True)

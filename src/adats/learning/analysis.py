@@ -12,13 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from adats.learning import logs
-from adats.learning.effects import counted
-from adats.learning.fitted import Fitted, Worth, prior_of_others, worth
-from adats.learning.fitting import Structure, StructureScore, check, chosen, compare, estimate
-from adats.learning.linear_verdict import linear_verdict
-from adats.learning.log_checks import dispersion, duplicated, swapped
-from adats.learning.log_columns import Plan, planned
-from adats.learning.prediction_checks import (
+from adats.learning.checks import (
     TASKS,
     Allocation,
     Calibration,
@@ -26,9 +20,17 @@ from adats.learning.prediction_checks import (
     Outlier,
     allocation,
     calibrate,
+    dispersion,
     drift,
+    duplicated,
     outliers,
+    swapped,
 )
+from adats.learning.effects import counted
+from adats.learning.fit_common import Fitted, Worth, prior_of_others, worth
+from adats.learning.fitting import Structure, StructureScore, check, chosen, compare, estimate
+from adats.learning.linear import linear_verdict
+from adats.learning.log_columns import Plan, planned
 from adats.learning.tables import evenly, is_statistics, load_statistics
 from adats.learning.verdict import Early, Verdict, adaptive, by_propensity, nothing, verdict
 from adats.models.core.summary import SummaryTable, interval

@@ -8,12 +8,12 @@ closed form but the three spreads, which are on a grid. Formulas: docs/math/verd
 """
 
 import math
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.special import expit, logit, logsumexp, roots_genlaguerre
 
-from adats.learning.em import start_noise
+from adats.learning.fit_common import start_noise
 from adats.models.core.types import FloatArray, IntArray, Rng
 
 Rewards = Literal["binary", "count", "gaussian"]
@@ -28,6 +28,8 @@ LEAST_VARIANCE = 1e-9
 TAILS = np.array([3.0, 4.0, 6.0, 12.0, math.inf])  # of e: degrees of freedom of a t distribution
 TAIL_PRIOR = np.array([0.1, 0.1, 0.1, 0.1, 0.6])
 TAIL_CELLS = 4000  # at most, that tell the tails
+FURTHEST = 1.0  # that η̂ moves in one step
+STEPS = 8  # of η̂ until it has settled
 
 
 class TaskCounts(NamedTuple):
@@ -188,6 +190,23 @@ def smoothed(counts: TaskCounts, *, arms: bool = True, tasks: bool = True) -> Fl
     return eta
 
 
+def split(counts: TaskCounts, rng: Rng) -> tuple[TaskCounts, TaskCounts]:
+    """The rewards of every task and arm dealt at random to two halves."""
+    n, s = counts.pulls, counts.sums
+    if counts.rewards == "binary" and bool(((n == np.floor(n)) & (s == np.floor(s))).all()):
+        n1 = np.floor(n / 2 + (rng.random(n.shape) < 0.5) / 2)
+        won, lost = s.astype(np.int64), (n - s).astype(np.int64)
+        s1 = rng.hypergeometric(won, lost, n1.astype(np.int64)).astype(np.float64)
+    elif counts.rewards == "count" and bool((s == np.floor(s)).all()):
+        n1, s1 = n / 2, rng.binomial(s.astype(np.int64), 0.5).astype(np.float64)
+    else:
+        phi = linearised(counts, smoothed(counts)).phi
+        noise = counts.noise if counts.rewards == "gaussian" else 1.0 / phi
+        n1 = n / 2
+        s1 = s / 2 + np.sqrt(noise * n) / 2 * rng.standard_normal(n.shape)
+    return counts._replace(pulls=n1, sums=s1), counts._replace(pulls=n - n1, sums=s - s1)
+
+
 class _Grid(NamedTuple):
     log: FloatArray  # (σ_0, τ, ω)
     mean: FloatArray
@@ -336,3 +355,63 @@ def _evaluate(counts: Working, centre: float, wide: float, axes: list[FloatArray
             logs = logdet + float(np.log1p(t * sw).sum()) + np.linalg.slogdet(grown)[1]
             log[i, j] = -0.5 * (logs + rest - mean[i, j] @ b)
     return _Grid(log, mean, cov)
+
+
+# what is believed of a task after its rewards
+
+
+class LevelBelief(NamedTuple):
+    """Of η in every task: normal given the level, which is normal."""
+
+    level: FloatArray  # (tasks, 1): mean of the level
+    level_var: FloatArray
+    base: FloatArray  # (tasks, arms): mean where the level is 0
+    slope: FloatArray  # and how it moves with the level
+    var: FloatArray  # given the level
+
+    @property
+    def mean(self) -> FloatArray:
+        """Of η."""
+        return self.base + self.slope * self.level
+
+    def draw(self, rng: Rng) -> FloatArray:
+        """One η for every task."""
+        level, own = rng.standard_normal(self.level.shape), rng.standard_normal(self.base.shape)
+        drawn: FloatArray = self.mean + self.around(level, own)
+        return drawn
+
+    def around(self, level: Any, own: Any) -> Any:
+        """η less its mean, where the standard normal numbers of levels and arms are these.
+
+        As precise as they are: draws need not be.
+        """
+        found = np.sqrt(self.var).astype(own.dtype) * own
+        if np.any(self.level_var):
+            found += (self.slope * np.sqrt(self.level_var)).astype(own.dtype) * level
+        return found
+
+
+def believed(prior: Prior, work: Working) -> LevelBelief:
+    """The posterior, exact for normal means."""
+    w = work.pulls / (work.pulls * prior.spread + work.phi)
+    gap = work.means - prior.mean
+    grown = 1.0 + prior.level * w.sum(axis=1, keepdims=True)
+    level = prior.level * (w * gap).sum(axis=1, keepdims=True) / grown
+    trust = w * prior.spread
+    return LevelBelief(
+        level,
+        prior.level / grown,
+        prior.mean + trust * gap,
+        1.0 - trust,
+        prior.spread * (1.0 - trust),
+    )
+
+
+def settled(prior: Prior, counts: TaskCounts, eta: FloatArray | None = None) -> LevelBelief:
+    """The posterior with counts linearised around its own mean."""
+    eta = np.broadcast_to(prior.mean, counts.pulls.shape) if eta is None else eta
+    steps = 1 if counts.rewards == "gaussian" else STEPS
+    for _ in range(steps):
+        belief = believed(prior, linearised(counts, eta))
+        eta = eta + np.clip(belief.mean - eta, -FURTHEST, FURTHEST)
+    return belief

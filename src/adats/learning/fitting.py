@@ -6,12 +6,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from adats.learning import fit_arms, fit_linear
-from adats.learning.effects import counted
-from adats.learning.em import FOLDS, Point, held_out
-from adats.learning.fit_structured import STRUCTURES, fit_structured
-from adats.learning.fitted import Fitted
-from adats.learning.savings import split
+from adats.learning import fit_arms, linear
+from adats.learning.effects import counted, split
+from adats.learning.fit_common import FOLDS, Fitted, Point, held_out
 from adats.learning.tables import ArmTable, LinearTable
 from adats.models.core import linalg
 from adats.models.core.types import FloatArray, Rng
@@ -25,12 +22,12 @@ ABOUT = {
     "full": "any covariance between arms",
     "features": "means follow from features of tasks or arms",
 }
-TOGETHER = dict.fromkeys(STRUCTURES, fit_structured)
+TOGETHER = dict.fromkeys(fit_arms.TOGETHER, fit_arms.fit_together)
 FITS: dict[str, dict[str, Callable[..., Fitted]]] = {  # by what users call the model, by structure
     "gaussian": {"independent": fit_arms.fit_gaussian, **TOGETHER},
     "binary": {"independent": fit_arms.fit_grid, **TOGETHER},
     "count": {"independent": fit_arms.fit_grid, **TOGETHER},
-    "linear": {"independent": fit_linear.fit_linear},
+    "linear": {"independent": linear.fit_linear},
 }
 COMPARED = 1000  # tasks on which structures are compared, at most
 MOST_ARMS = 30  # with any covariance
@@ -230,7 +227,7 @@ def standard_errors(table: Any, fitted: Fitted) -> Errors:
 
 
 def _of_linear(table: LinearTable, cov: FloatArray, noise: float) -> tuple[FloatArray, float]:
-    rows, frame = fit_linear.rows_of(table)
+    rows, frame = linear.rows_of(table)
     units = np.outer(frame.unit, frame.unit)
     cov, v = cov / units, (noise / frame.spread) ** 2
     d = len(cov)
@@ -243,7 +240,7 @@ def _of_linear(table: LinearTable, cov: FloatArray, noise: float) -> tuple[Float
 
     def slopes(at: FloatArray) -> FloatArray:
         moved = cov + np.tensordot(at[:-1], ways, 1) * typical
-        view = fit_linear.look(rows, Point(linalg.psd_factor(moved), v + at[-1] * typical))
+        view = linear.look(rows, Point(linalg.psd_factor(moved), v + at[-1] * typical))
         along = (ways * view.slope).sum(axis=(1, 2))
         return np.append(along, view.slope_variance) * typical
 

@@ -12,10 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from adats.learning.log_columns import Plan, planned
-from adats.learning.log_files import feature_names as feature_names
-from adats.learning.log_files import fetch, ibis, present
-from adats.learning.log_files import read_log as read_log
+from adats.learning.log_columns import Plan, fetch, ibis, planned, present
 from adats.learning.tables import ArmTable, Features, LinearTable, evenly
 from adats.models.core.checks import count_of
 from adats.models.core.types import Arm, FloatArray, IntArray, Task

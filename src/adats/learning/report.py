@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from adats import plots
-from adats.learning.fitted import Worth
+from adats.learning.checks import DRIFT_LEVEL, UNLIKE, Calibration, Drift
+from adats.learning.fit_common import Worth
 from adats.learning.fitting import ABOUT, COMPARED
-from adats.learning.linear_verdict import OFFERED
-from adats.learning.prediction_checks import DRIFT_LEVEL, UNLIKE, Calibration, Drift
+from adats.learning.linear import OFFERED
 from adats.learning.verdict import Verdict
 from adats.models.core.files import write_bytes
 from adats.plots import fit as plots_fit

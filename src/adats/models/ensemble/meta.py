@@ -150,12 +150,18 @@ class ModelMixture(MadeOfParts[ModelDigest]):
         return self.with_models(model.with_sums(part) for model, part in pairs)
 
     def replace_task(
-        self, old: ModelDigest, stats: Any, changed: Iterable[int]
+        self,
+        old: ModelDigest,
+        stats: Any,
+        changed: Iterable[int],
+        *,
+        weight: float | None = None,
     ) -> tuple[ModelDigest, Self]:
         changed = tuple(changed)
         pairs = zip(self.models, old.parts, strict=True)
         parts, models = zip(
-            *(m.replace_task(part, stats, changed) for m, part in pairs), strict=True
+            *(m.replace_task(part, stats, changed, weight=weight) for m, part in pairs),
+            strict=True,
         )
         message = np.concatenate([part.message for part in parts])
         return ModelDigest(stats, message, parts), self.with_models(models)

@@ -150,6 +150,7 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
     noise = FieldOf[FloatArray]("scales")  # σ
     arms: tuple[Arm, ...] | None
     total: Sum = field(repr=False)  # of the messages of all tasks
+    APART_MANY: ClassVar[bool] = True
     _known_mu: ClassVar[tuple[FloatArray, FloatArray] | None] = None  # of an object, once asked for
 
     def __init__(
@@ -236,9 +237,20 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
         return new
 
     def replace_task(
-        self, old: GaussianDigest, stats: ArmStats, changed: Iterable[int]
+        self,
+        old: GaussianDigest,
+        stats: ArmStats,
+        changed: Iterable[int],
+        *,
+        weight: float | None = None,
     ) -> tuple[GaussianDigest, Self]:
-        """Only the arms that changed are worked out, with plain floats, which is fastest."""
+        """Only the arms that changed are worked out, with plain floats, which is fastest; or all of
+        them together if all have lost weight."""
+        if weight is not None:
+            m, h, grown, base, fit = arm_digest(*stats.table, *self.scales.constants)
+            message = np.concatenate([m, h, -0.5 * (base + np.log(grown) + fit)])
+            total = self.total.swap(weight * old.message, message)
+            return GaussianDigest(stats, message, 1.0 / grown), evolve(self, total=total)
         scales = self.scales
         arms = scales.meta_mean.size
         message, keep = old.message.copy(), old.keep.copy()
@@ -261,19 +273,6 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
             GaussianDigest(stats, message, keep),
             self.with_sum(Sum(high, low), mean, variance),
         )
-
-    def replace_aged(
-        self,
-        old: GaussianDigest,
-        weight: float,
-        stats: ArmStats,
-        changed: Iterable[int],  # noqa: ARG002
-    ) -> tuple[GaussianDigest, Self]:
-        """All arms at once."""
-        m, h, grown, base, fit = arm_digest(*stats.table, *self.scales.constants)
-        new = np.concatenate([m, h, -0.5 * (base + np.log(grown) + fit)])
-        total = self.total.swap(weight * old.message, new)
-        return GaussianDigest(stats, new, 1.0 / grown), evolve(self, total=total)
 
     def log_evidence(self) -> float:
         """Log density of all absorbed rewards, mu integrated out."""
@@ -309,6 +308,11 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
     def posterior_many(self, digests: GaussianDigests) -> GaussianArms:
         table = np.moveaxis(digests.rows.reshape(-1, 3, self.n_arms), 1, 0)
         return self.posterior(GaussianDigest(ArmStats(table), digests.rows, digests.keep))
+
+    def posterior_apart_many(self, digests: GaussianDigests, changes: FloatArray) -> GaussianArms:
+        m, h, _ = np.split(self.total.value() + changes, 3, axis=1)
+        mu = meta_posterior(self.scales.meta_mean, self.scales.meta_variance, m, h)
+        return self.with_sum(self.total, *mu).posterior_many(digests)
 
     def sample(self, rng: Rng) -> FloatArray:
         mean, variance = self._mu

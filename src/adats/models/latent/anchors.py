@@ -64,8 +64,11 @@ class Anchored(MetaBase[S, D]):
     ) -> tuple[D, Self]:
         """`replace_task` under the anchor that there is; the old message has this `weight`."""
 
-    def replace_task(self, old: D, stats: S, changed: Iterable[int]) -> tuple[D, Self]:
-        digest, new = self._replaced(old, stats, changed)
+    def replace_task(
+        self, old: D, stats: S, changed: Iterable[int], *, weight: float | None = None
+    ) -> tuple[D, Self]:
+        """Sites have lost weight with the pulls: only those of what `changed` are worked out."""
+        digest, new = self._replaced(old, stats, changed, 1.0 if weight is None else weight)
         return digest, new.renewed()
 
     @property
@@ -88,13 +91,6 @@ class Anchored(MetaBase[S, D]):
         """The rewards of the last anchor lose weight too: new ones make the next anchor due."""
         anchor = self.anchor._replace(rewards=self.anchor.rewards * factor)
         return self if factor == 1.0 else evolve(super().faded(factor), anchor=anchor)
-
-    def replace_aged(
-        self, old: D, weight: float, stats: S, changed: Iterable[int]
-    ) -> tuple[D, Self]:
-        """Sites have lost weight with the pulls; only those of what `changed` are worked out."""
-        digest, new = self._replaced(old, stats, changed, weight)
-        return digest, new.renewed()
 
     def renewed(self) -> Self:
         """With a new anchor, once there are enough new rewards; while they are few, always."""
@@ -130,8 +126,12 @@ class Anchored(MetaBase[S, D]):
             return usual
         return max(usual, int(2 * STILL * min(1.0, MANY_MEANS / self.anchor.mean.shape[1])))
 
-    def renew(self, digests: Sequence[D]) -> tuple[list[D], Self]:
-        return self._agreed(digests, STILL) if self.has_few_rewards else super().renew(digests)
+    def renew(
+        self, digests: Sequence[D], weights: Sequence[float] | None = None
+    ) -> tuple[list[D], Self]:
+        if self.has_few_rewards:
+            return self._agreed(digests, STILL, weights)
+        return super().renew(digests, weights)
 
     def renew_many(self, rows: FloatArray) -> tuple[FloatArray, Self]:
         if not self.has_few_rewards:
@@ -143,12 +143,17 @@ class Anchored(MetaBase[S, D]):
         new[order] = [meta.row_of(digest.stats) for digest in digests]
         return new, meta
 
-    def _agreed(self, digests: Sequence[D], most: int) -> tuple[list[D], Self]:
+    def _agreed(
+        self, digests: Sequence[D], most: int, weights: Sequence[float] | None = None
+    ) -> tuple[list[D], Self]:
         """Tasks take turns, until so many in a row leave mu where it is: while rewards are few."""
         found, meta, still = list(digests), self, 0
         for i in islice(cycle(range(len(found))), PASSES * len(found)):
             mean, _ = meta.mu_moments()
-            found[i], meta = meta._replaced(found[i], found[i].stats, ())
+            weight = 1.0 if weights is None else weights[i]
+            found[i], meta = meta._replaced(found[i], found[i].stats, (), weight)
+            if weight != 1.0:
+                meta = meta.absorb((weight - 1.0) * found[i].message)
             still = 0 if meta.is_off(mean, HARDLY) else still + 1
             if still == min(most, len(found)):
                 break

@@ -306,11 +306,17 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
         return _Undesigned(m, h, -0.5 * fit - linalg.log_det(lower), keep, own, half.T)
 
     def replace_task(
-        self, old: LinearDigest, stats: LinearStats, changed: Iterable[int]
+        self,
+        old: LinearDigest,
+        stats: LinearStats,
+        changed: Iterable[int],
+        *,
+        weight: float | None = None,
     ) -> tuple[LinearDigest, Self]:
         del changed
         new = self.digest(stats, design=None if old.design is self.design else old.design)
-        total = self.total.swap(old.message, new.message)
+        said = old.message if weight is None else weight * old.message
+        total = self.total.swap(said, new.message)
         return new, evolve(self, total=total)
 
     def log_evidence(self) -> float:

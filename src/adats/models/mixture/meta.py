@@ -136,9 +136,16 @@ class MixtureMeta(MetaBase[ArmStats, MixtureDigest]):
         return MixtureDigest(stats, message, evidence, components)
 
     def replace_task(
-        self, old: MixtureDigest, stats: ArmStats, changed: Iterable[int]
+        self,
+        old: MixtureDigest,
+        stats: ArmStats,
+        changed: Iterable[int],
+        *,
+        weight: float | None = None,
     ) -> tuple[MixtureDigest, Self]:
         """Only the arms that changed are worked out."""
+        if weight is not None:
+            return super().replace_task(old, stats, changed, weight=weight)
         arms = list(changed)
         priors, pulls = self.priors.columns(arms), stats.columns(arms)
         evidence = old.evidence.copy()

@@ -12,7 +12,7 @@ from adats.simulation.kernels.common import World, compiled, count_reward, fresh
 from adats.simulation.kernels.registry import TS, LoopInput
 
 if TYPE_CHECKING:
-    from adats.simulation.problems import MixtureProblem
+    from adats.simulation.problems import MixtureProblem, Problem
 
 
 COUNTS = {"binary": False, "count": True}  # whether rewards are counts; else they are 0 or 1
@@ -119,26 +119,25 @@ def poisson(mean: float, point: float) -> float:
     return count
 
 
-def play(problem: "MixtureProblem", task: LoopInput) -> ArmStats | None:
+def play(problem: "MixtureProblem", task: LoopInput) -> ArmStats | None:  # noqa: ARG001
     prior: MixtureArms = task.prior
-    return _play(problem, task, prior.weights, prior.components.parameters(), prior.components)
+    return _play(task, prior.weights, prior.components.parameters(), prior.components)
 
 
-def play_told(problem: "MixtureProblem", task: LoopInput) -> ArmStats | None:
+def play_told(problem: "Problem", task: LoopInput) -> ArmStats | None:  # noqa: ARG001
     """The same where the candidate is known, so that there is nothing to draw."""
     prior: ProductArms = task.prior
-    return _play(problem, task, np.ones((1, 0)), tuple(p[None] for p in prior.parameters()), prior)
+    return _play(task, np.ones((1, 0)), tuple(p[None] for p in prior.parameters()), prior)
 
 
 def _play(
-    problem: "MixtureProblem",
     task: LoopInput,
     weights: FloatArray,
     parameters: tuple[FloatArray, ...],
     kind: ProductArms,
 ) -> ArmStats | None:
-    if task.policy.number != TS or problem.name not in COUNTS:
+    if task.policy.number != TS or kind.MODEL not in COUNTS:
         return None
     weights, shape, rate = fresh(weights, *parameters)
-    given = (COUNTS[problem.name], weights, (shape, rate), task.world(), task.rng)
+    given = (COUNTS[kind.MODEL], weights, (shape, rate), task.world(), task.rng)
     return kind.STATS(mixture_task(*given))

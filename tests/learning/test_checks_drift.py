@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from adats import analyse
-from adats.learning.prediction_checks import DRIFT_LEVEL, Calibration, allocation, drift
+from adats.learning.checks import DRIFT_LEVEL, Calibration, allocation, drift
 
 
 def ranked(rng, tasks, rows, shift=0.0, arms=3):

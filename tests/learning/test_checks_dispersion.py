@@ -6,8 +6,8 @@ from math import comb, factorial
 import numpy as np
 import pytest
 
-from adats.learning import log_checks as module
-from adats.learning.log_checks import dispersion
+from adats.learning import checks as module
+from adats.learning.checks import dispersion
 from adats.learning.logs import Batches
 
 

@@ -11,9 +11,9 @@ from scipy import stats
 
 from adats import plots
 from adats.learning.analysis import analyse
-from adats.learning.fitted import RewardFigures, Worth, worth
+from adats.learning.checks import UNLIKE, Calibration, _tails, outliers
+from adats.learning.fit_common import RewardFigures, Worth, worth
 from adats.learning.fitting import estimate
-from adats.learning.prediction_checks import UNLIKE, Calibration, _tails, outliers
 from adats.learning.report import report_text, sentence, write_report
 from adats.learning.savings import Gain, Saving
 from adats.learning.tables import ArmTable, LinearTable

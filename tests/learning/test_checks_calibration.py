@@ -7,9 +7,9 @@ import pytest
 from scipy import stats
 from scipy.special import kolmogorov
 
-from adats.learning.fitted import Fitted
+from adats.learning.checks import ROWS, TASKS, Calibration, calibrate
+from adats.learning.fit_common import Fitted
 from adats.learning.fitting import estimate
-from adats.learning.prediction_checks import ROWS, TASKS, Calibration, calibrate
 from adats.learning.tables import ArmTable, LinearTable
 from adats.models import (
     BetaArms,
@@ -72,7 +72,7 @@ def played(kind, theta, rounds, rng, *, greedy=0.0):
 
 def known(meta):
     """A fit by hand: only its meta-belief is used here."""
-    return Fitted(meta, *(np.zeros(0),) * 3, 1.0, 0.0, np.zeros(0), None, (), (), *(None,) * 3)
+    return Fitted(meta, *(np.zeros(0),) * 3, 1.0, 0.0, np.zeros(0), None, (), (), None, None)
 
 
 # exact

@@ -8,14 +8,10 @@ import pytest
 
 import adats
 from adats import AdaTS, GaussianMeta, LinearMeta, fit
-from adats.learning.em import (
-    WEIGHTS,
-    best_weight,
-    folds,
-    towards_common,
-    towards_diagonal,
-)
+from adats.learning.fit_arms import towards_common
+from adats.learning.fit_common import WEIGHTS, best_weight, folds
 from adats.learning.fitting import estimate, standard_errors
+from adats.learning.linear import towards_diagonal
 from adats.learning.tables import ArmTable, LinearTable
 from adats.models import BinaryStats
 from adats.models.prior_files import read_about, save_prior
@@ -291,7 +287,7 @@ def test_few_tasks_are_worth_a_warning():
 
 
 def test_an_unfinished_search_is_worth_a_warning(monkeypatch):
-    monkeypatch.setattr("adats.learning.em.MOST", 1)
+    monkeypatch.setattr("adats.learning.fit_common.MOST", 1)
     fitted = estimate(normal_table(20, 40, 5, mu=[0.0, 0.0], cov=COV), model="linear")
     assert fitted.warnings == ("EM had not converged after 2 iterations",)
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from adats.learning import verdict as module
-from adats.learning.effects import counted
+from adats.learning.effects import counted, split
 from adats.learning.savings import (
     Gain,
     Saving,
@@ -16,7 +16,6 @@ from adats.learning.savings import (
     possible,
     ratio,
     savings,
-    split,
     without_luck,
 )
 from adats.learning.verdict import (

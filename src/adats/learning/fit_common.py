@@ -1,14 +1,17 @@
-"""What fits of numbers share: EM that never goes down, with steps stretched as long as that helps;
-shrinkage of Σ_0; and which directions of Σ_0 a log cannot tell."""
+"""What all fits share: what they return, EM that never goes down, and folds that choose.
+
+EM stretches its steps as long as that helps. Formulas and names: docs/math/fitting.md.
+"""
 
 import math
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import qr
 
+from adats.models.core.linalg import psd_factor
 from adats.models.core.types import FloatArray, IntArray, Task
 
 CONVERGED = 1e-6  # the log likelihood gains less than this, and than this share of its size
@@ -20,10 +23,103 @@ LEAST, GREATEST = 1e-12, 1e4  # of σ², in the same units
 FOLDS = 5
 WEIGHTS = np.linspace(0.0, 1.0, 11)
 ENOUGH = 0.1  # a fit to a part of the tasks stops at this gain of its log likelihood
+ENOUGH_TASKS = 5  # for every dimension of a covariance
 FEWEST = 1.0  # effective tasks; a direction with less is not identified
 NOTHING = 1e-9  # of the information about the best known direction: as good as none
-SMALL = 0.05  # coefficients below it are left out of a name
-PAIRS = 10  # so many pairs are named one by one
+
+
+class RewardFigures(NamedTuple):
+    """Of each arm on the scale of rewards; of a linear model, of each coefficient."""
+
+    mean: FloatArray  # over tasks
+    between: FloatArray  # variance of the mean reward between tasks
+    unknown: FloatArray  # variance of what is not known about `mean`
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A prior learned from a log, and what there is to say about it."""
+
+    meta: Any  # fresh: it goes on learning
+    mu: FloatArray  # mean of the meta-posterior: of rewards, or of theta where that is on a link
+    mu_cov: FloatArray  # and its covariance
+    task_cov: FloatArray  # Σ_0
+    noise: float | None  # σ; None for binary rewards and counts, which have no σ of their own
+    log_evidence: float  # log density of all rewards, mu integrated out
+    curve: FloatArray  # log likelihood by EM iteration, before shrinkage; empty for grids
+    shrinkage: float | None  # weight of the simpler Σ_0; None where no folds chose it
+    unidentified: tuple[str, ...]  # what the log cannot tell
+    warnings: tuple[str, ...]
+    rewards: RewardFigures
+    # of other tasks with the same arms: the log density of each one's rewards, and the mean of
+    # theta (of the rewards of arms) after them
+    given: Callable[[Any], tuple[FloatArray, FloatArray]] = field(repr=False)
+    stats: Callable[[Any, int], Any] | None = field(default=None, repr=False)  # as the model's
+    designs: FloatArray | None = field(default=None, repr=False)  # of tasks that have their own
+    words: str = ""  # how tasks differ, in a sentence, where there is more to say than spreads
+    about: dict[str, Any] = field(default_factory=dict)  # for the prior file
+
+    def log_density(self, table: Any) -> FloatArray:
+        """Of the rewards of each task of another table with the same arms."""
+        return self.given(table)[0]
+
+    def means(self, table: Any) -> FloatArray:
+        """Of theta, or of the rewards of arms, after the rewards of each task."""
+        return self.given(table)[1]
+
+
+def prior_of_others(table: Any, fitted: Fitted, i: int) -> Any:
+    """The prior of a task from all the others: what the task itself said is taken out again."""
+    meta = fitted.meta
+    design = None if fitted.designs is None else fitted.designs[i]
+    stats = meta.empty() + table.stats(i) if fitted.stats is None else fitted.stats(table, i)
+    digest = meta.digest(stats, design=design)
+    return meta.absorb(-digest.message).task_prior(design=design)
+
+
+# how much tasks differ, and how much rewards scatter within one
+
+
+class Worth(NamedTuple):
+    """Variances of a reward, one entry an arm; of a linear model, one a direction.
+
+    Directions are those of the features as the log has them, the most uncertain one first, and
+    their variances add up to what tasks differ by in the reward of an average row.
+    """
+
+    between: FloatArray  # of the mean reward, between tasks: σ_0²
+    unknown: FloatArray  # what is not known about mu
+    within: FloatArray  # of a reward around its mean: σ²
+
+    @property
+    def pulls(self) -> FloatArray:
+        """Pulls that tell a task as much as the prior does: σ² over the prior's variance."""
+        prior = self.between + self.unknown
+        return np.where(prior > 0, self.within / np.where(prior > 0, prior, 1.0), np.inf)
+
+    @property
+    def typical(self) -> float:
+        """The same over all arms or directions: their harmonic mean."""
+        with np.errstate(divide="ignore"):
+            return float(1.0 / (1.0 / self.pulls).mean())
+
+
+def worth(table: Any, fitted: Fitted) -> Worth:
+    """What tasks differ by, and what a prior is worth beside the noise of rewards."""
+    mean, between, unknown = fitted.rewards
+    if table.arms is not None:
+        within = table.kind.within(mean, between + unknown, fitted.noise)
+        return Worth(between, unknown, within)
+    moment = table.moments[:, :-1, :-1].sum(axis=0) / table.n.sum()
+    root = psd_factor(moment)
+    _, ways = np.linalg.eigh(root.T @ (fitted.task_cov + fitted.mu_cov) @ root)
+    ways = root @ ways[:, ::-1]
+    between = (ways * (fitted.task_cov @ ways)).sum(axis=0)
+    unknown = (ways * (fitted.mu_cov @ ways)).sum(axis=0)
+    return Worth(between, unknown, np.full(between.shape, (fitted.noise or 1.0) ** 2))
+
+
+# the search: EM from a start to the top
 
 
 class Point(NamedTuple):
@@ -128,7 +224,7 @@ def start_noise(rest: float, degrees: float, squares: float) -> float:
     return rest / degrees
 
 
-# shrinkage: how far to pull Σ_0 towards a simpler one; what predicts other tasks best
+# folds: what predicts other tasks best
 
 
 def best_weight(tasks: Sequence[Task], score: Callable[[IntArray, IntArray], FloatArray]) -> float:
@@ -161,25 +257,6 @@ def folds(tasks: Sequence[Task]) -> IntArray:
     return place
 
 
-def towards_diagonal(cov: FloatArray, weight: float) -> FloatArray:
-    return (1.0 - weight) * cov + weight * np.diag(cov.diagonal())
-
-
-def towards_common(variances: FloatArray, effective: FloatArray, weight: float) -> FloatArray:
-    """Variances of arms pulled towards their average, weighted by the tasks that told them.
-
-    The weight of the average is at least 1 / (1 + effective tasks), as if one more task had
-    shown it, and 1 for an arm with less than one effective task.
-    """
-    common = float(np.average(variances, weights=effective if effective.any() else None))
-    least = np.where(effective < 1.0, 1.0, 1.0 / (1.0 + effective))
-    weights = np.maximum(weight, least)
-    return (1.0 - weights) * variances + weights * common
-
-
-# which directions of Σ_0 the log identifies, and names for those that it does not
-
-
 def effective_tasks(total: FloatArray, squares: FloatArray, *, most: float) -> FloatArray:
     """How many tasks told a spread, one less for the unknown mean.
 
@@ -190,62 +267,3 @@ def effective_tasks(total: FloatArray, squares: FloatArray, *, most: float) -> F
     count = np.where(known, total**2 / np.where(known, squares, 1.0), 0.0)
     effective: FloatArray = np.maximum(count - 1.0, 0.0)
     return effective
-
-
-def unseen(m: FloatArray) -> FloatArray:
-    """Orthonormal columns, the directions with too few effective tasks; `m` are the M_s."""
-    values, vectors = np.linalg.eigh(m.sum(axis=0))
-    told = ((m @ vectors) * vectors).sum(axis=1)
-    most = float(values[-1])
-    effective = effective_tasks(told.sum(axis=0), (told**2).sum(axis=0), most=most)
-    lost: FloatArray = vectors[:, effective < FEWEST]
-    return lost
-
-
-def filled(cov: FloatArray, lost: FloatArray, *, diagonal: bool) -> FloatArray:
-    """Along lost directions the average variance of the others, uncorrelated with them.
-
-    A diagonal Σ_0 is changed only where a whole feature is lost.
-    """
-    d, k = lost.shape
-    gone = lost @ lost.T
-    if diagonal:
-        away, variances = gone.diagonal() > 1.0 - SMALL, cov.diagonal()
-        return np.diag(np.where(away, variances[~away].mean(), variances))
-    kept = np.eye(d) - gone
-    seen = kept @ cov @ kept
-    result: FloatArray = seen + (seen.trace() / (d - k)) * gone
-    return (result + result.T) / 2
-
-
-def lost_names(lost: FloatArray, unit: FloatArray, features: Sequence[str]) -> list[str]:
-    """A name for each lost direction: a feature, or a combination of coefficients."""
-    k = lost.shape[1]
-    if k == 0:
-        return []
-    upper, order = qr(lost.T, mode="r", pivoting=True)
-    rows = np.linalg.solve(upper[:, :k], upper)  # each begins with a feature of its own
-    result = []
-    for i, row in enumerate(rows):
-        coefficients = row * unit[order] / unit[order[i]]
-        terms = [features[order[i]]]
-        for j in np.flatnonzero(np.abs(row) >= SMALL):
-            if j != i:
-                size = f"{abs(coefficients[j]):.2g}"
-                terms += ["-" if row[j] < 0 else "+", *([] if size == "1" else [size])]
-                terms.append(features[order[j]])
-        result.append(" ".join(terms))
-    return result
-
-
-def lost_pairs(m: FloatArray, lost: FloatArray, features: Sequence[str]) -> list[str]:
-    """Pairs of features that too few tasks tried both, so that their covariance is not known."""
-    own = np.maximum(np.diagonal(m, axis1=1, axis2=2), 0.0)
-    roots = np.sqrt(own)  # the information about a pair is the geometric mean of both
-    effective = effective_tasks(roots.T @ roots, own.T @ own, most=float(own.sum(axis=0).max()))
-    seen = (lost**2).sum(axis=1) < 0.5
-    apart = np.triu((effective < FEWEST) & np.outer(seen, seen), 1)
-    found = [f"{features[i]} and {features[j]}" for i, j in np.argwhere(apart)]
-    if len(found) > PAIRS:
-        return [f"the covariances of {len(found)} pairs of features, such as {found[0]}"]
-    return [f"the covariance of {both}" for both in found]

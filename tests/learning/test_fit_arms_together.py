@@ -6,9 +6,9 @@ import pytest
 import adats
 from adats import AdaTS, MixtureMeta, fit
 from adats.learning.analysis import analyse
+from adats.learning.checks import calibrate, outliers
 from adats.learning.fitting import estimate
 from adats.learning.logs import TaskRows, batches, statistics
-from adats.learning.prediction_checks import calibrate, outliers
 from adats.learning.tables import ArmTable
 from adats.models import BinaryStats, CountStats
 from adats.models.latent.family import BINARY, COUNT

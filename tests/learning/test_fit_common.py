@@ -10,9 +10,9 @@ from scipy import optimize
 
 import brute
 from adats import GaussianMeta, LinearMeta
-from adats.learning import fit_arms, fit_linear
-from adats.learning.em import WIDE, Climb, Point, View, climb, holding
-from adats.learning.fit_linear import Rows
+from adats.learning import fit_arms, linear
+from adats.learning.fit_common import WIDE, Climb, Point, View, climb, holding
+from adats.learning.linear import Rows
 from adats.models.core.linalg import psd_factor
 from fitting_logs import arm_log, arm_table, linear_log, linear_table
 
@@ -51,8 +51,8 @@ def written_out(log, centre, width, cov, noise):
 def test_the_linear_likelihood_is_that_of_the_joint_gaussian(cov):
     log = small_log()
     table = linear_table(log, 2)
-    rows, frame = fit_linear.rows_of(table)
-    view = fit_linear.look(
+    rows, frame = linear.rows_of(table)
+    view = linear.look(
         rows, Point(psd_factor(cov) / frame.unit[:, None], (0.7 / frame.spread) ** 2)
     )
     expected = written_out(log, frame.centre, WIDE * frame.unit, cov, 0.7)
@@ -82,12 +82,12 @@ def test_the_likelihood_of_arms_is_that_of_the_joint_gaussian():
 def test_the_likelihood_is_the_evidence_of_the_meta_beliefs():
     """What EM climbs is what `absorb` of every task would say."""
     table = linear_table(small_log(), 2)
-    rows, frame = fit_linear.rows_of(table)
+    rows, frame = linear.rows_of(table)
     meta = LinearMeta(frame.centre, np.diag((WIDE * frame.unit) ** 2), task_cov=COV, noise=0.7)
     for i in range(len(table)):
         meta = meta.absorb(meta.digest(table.stats(i)).message)
     factor = np.linalg.cholesky(COV) / frame.unit[:, None]
-    view = fit_linear.look(rows, Point(factor, (0.7 / frame.spread) ** 2))
+    view = linear.look(rows, Point(factor, (0.7 / frame.spread) ** 2))
     shift = table.n.sum() * np.log(frame.spread)
     np.testing.assert_allclose(view.log_likelihood - shift, meta.log_evidence(), rtol=1e-9)
     table = arm_table(small_arm_log(), 3)
@@ -102,10 +102,10 @@ def test_the_likelihood_is_the_evidence_of_the_meta_beliefs():
 
 def test_held_out_densities_are_those_of_single_tasks():
     log = small_log()
-    rows, frame = fit_linear.rows_of(linear_table(log, 2))
+    rows, frame = linear.rows_of(linear_table(log, 2))
     point = Point(np.linalg.cholesky(COV) / frame.unit[:, None], (0.7 / frame.spread) ** 2)
     mu = np.array([0.4, -1.0])
-    density = fit_linear.log_density(rows, (mu - frame.centre) / frame.unit, point)
+    density = linear.log_density(rows, (mu - frame.centre) / frame.unit, point)
     for (x, y), value in zip(log, density, strict=True):
         expected = brute.one_task(mu, COV, np.reshape(x, (-1, 2)), np.array(y), 0.7)[2]
         np.testing.assert_allclose(value - len(y) * np.log(frame.spread), expected, rtol=1e-9)
@@ -121,14 +121,14 @@ def test_held_out_densities_are_those_of_single_tasks():
 
 
 def test_slopes_are_derivatives():
-    rows, _ = fit_linear.rows_of(linear_table(small_log(), 2))
+    rows, _ = linear.rows_of(linear_table(small_log(), 2))
     cov, v, h = np.array([[0.5, 0.2], [0.2, 0.4]]), 0.4, 1e-5
 
     def at(move, more=0.0):
         point = Point(np.linalg.cholesky(cov + move), v + more)
-        return fit_linear.look(rows, point).log_likelihood
+        return linear.look(rows, point).log_likelihood
 
-    view = fit_linear.look(rows, Point(np.linalg.cholesky(cov), v))
+    view = linear.look(rows, Point(np.linalg.cholesky(cov), v))
     for way in (np.diag([1.0, 0.0]), np.diag([0.0, 1.0]), np.array([[0.0, 1.0], [1.0, 0.0]])):
         difference = (at(h * way) - at(-h * way)) / (2 * h)
         np.testing.assert_allclose((view.slope * way).sum(), difference, rtol=1e-6)
@@ -148,25 +148,25 @@ def test_slopes_are_derivatives():
 
 
 def test_chunks_do_not_matter(monkeypatch):
-    rows, _ = fit_linear.rows_of(linear_table(small_log(), 2))
+    rows, _ = linear.rows_of(linear_table(small_log(), 2))
     point = Point(np.linalg.cholesky(COV), 0.4)
-    whole, densities = fit_linear.look(rows, point), fit_linear.log_density(rows, np.ones(2), point)
-    monkeypatch.setattr(fit_linear, "CHUNK", 3)
-    cut, _ = fit_linear.rows_of(linear_table(small_log(), 2))
+    whole, densities = linear.look(rows, point), linear.log_density(rows, np.ones(2), point)
+    monkeypatch.setattr(linear, "CHUNK", 3)
+    cut, _ = linear.rows_of(linear_table(small_log(), 2))
     for left, right in zip(rows, cut, strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-12, atol=1e-12)
-    parts = fit_linear.look(rows, point)
+    parts = linear.look(rows, point)
     for left, right in zip(whole[:5], parts[:5], strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(whole.next.factor, parts.next.factor, rtol=1e-10, atol=1e-12)
-    np.testing.assert_array_equal(fit_linear.log_density(rows, np.ones(2), point), densities)
+    np.testing.assert_array_equal(linear.log_density(rows, np.ones(2), point), densities)
 
 
 def test_a_sum_over_tasks_is_a_sum_over_parts():
-    rows, _ = fit_linear.rows_of(linear_table(small_log(), 2))
+    rows, _ = linear.rows_of(linear_table(small_log(), 2))
     point = Point(np.linalg.cholesky(COV), 0.4)
-    whole = fit_linear.messages(rows, point)
-    halves = [fit_linear.messages(rows.subset(np.arange(a, b)), point) for a, b in ((0, 3), (3, 7))]
+    whole = linear.messages(rows, point)
+    halves = [linear.messages(rows.subset(np.arange(a, b)), point) for a, b in ((0, 3), (3, 7))]
     for name in ("m", "h", "c"):
         joined = np.concatenate([getattr(half, name) for half in halves])
         np.testing.assert_allclose(joined, getattr(whole, name), rtol=1e-12, atol=1e-14)
@@ -198,7 +198,7 @@ def designs(draw):
 @given(designs(), st.booleans())
 def test_a_step_of_em_never_falls(case, diagonal):
     table, rng = case
-    rows, _ = fit_linear.rows_of(table)
+    rows, _ = linear.rows_of(table)
     d = rows.y.shape[1]
     for _ in range(3):
         factor = rng.standard_normal((d, d)) * 10.0 ** rng.uniform(-3, 1)
@@ -206,8 +206,8 @@ def test_a_step_of_em_never_falls(case, diagonal):
             factor = np.diag(factor.diagonal())
         point = Point(factor, 10.0 ** rng.uniform(-3, 2))
         for _ in range(3):
-            view = fit_linear.look(rows, point, diagonal=diagonal)
-            after = fit_linear.look(rows, view.next, diagonal=diagonal)
+            view = linear.look(rows, point, diagonal=diagonal)
+            after = linear.look(rows, view.next, diagonal=diagonal)
             assert after.log_likelihood >= view.log_likelihood - 1e-9 * abs(view.log_likelihood)
             assert (
                 not diagonal or not (view.next.factor - np.diag(view.next.factor.diagonal())).any()
@@ -237,7 +237,7 @@ def test_a_step_written_out():
     """
     rng = np.random.default_rng(6)
     log = [(np.ones((n, 1)), rng.normal(3.0, 2.0, n)) for n in (3, 1, 4)]
-    rows, frame = fit_linear.rows_of(linear_table(log, 1))
+    rows, frame = linear.rows_of(linear_table(log, 1))
     size, v, tasks = 0.7, 0.4, np.repeat(np.arange(3), [3, 1, 4])
     y = (np.concatenate([y for _, y in log]) - frame.centre[0]) / frame.spread
     x = np.column_stack([np.ones(8), size * np.eye(3)[tasks]])  # of mu and the three u
@@ -249,7 +249,7 @@ def test_a_step_written_out():
     cross = y * mean[1:][tasks] - second[0, 1:][tasks]  # E (y - mu) u
     slope = cross.sum() / square[tasks].sum()
     left = y**2 - 2 * y * mean[0] + second[0, 0] - 2 * slope * cross + slope**2 * square[tasks]
-    goal = fit_linear.look(rows, Point(np.array([[size]]), v)).next
+    goal = linear.look(rows, Point(np.array([[size]]), v)).next
     np.testing.assert_allclose(goal.variance, left.mean(), rtol=1e-9)
     np.testing.assert_allclose(goal.factor[0, 0], slope * np.sqrt(square.mean()), rtol=1e-9)
     table = arm_table([([0] * len(y), y) for _, y in log], 1)
@@ -259,11 +259,11 @@ def test_a_step_written_out():
 
 @given(designs(), st.booleans())
 def test_em_climbs_and_converges(case, diagonal):
-    rows, _ = fit_linear.rows_of(case[0])
-    found = climb(partial(fit_linear.look, rows, diagonal=diagonal), start(rows))
+    rows, _ = linear.rows_of(case[0])
+    found = climb(partial(linear.look, rows, diagonal=diagonal), start(rows))
     assert (np.diff(found.curve) > 0).all()
     assert found.converged
-    after = fit_linear.look(rows, found.view.next, diagonal=diagonal).log_likelihood
+    after = linear.look(rows, found.view.next, diagonal=diagonal).log_likelihood
     assert after - found.curve[-1] <= 1e-5  # one more step gains nothing
     factor, v = found.point
     tasks = len(rows.n)
@@ -278,7 +278,7 @@ def best_of_scipy(rows, d, diagonal=False):
     def loss(x):
         factor = np.zeros((d, d))
         factor[places] = x[:-1]
-        return -fit_linear.look(rows, Point(factor, np.exp(x[-1]))).log_likelihood
+        return -linear.look(rows, Point(factor, np.exp(x[-1]))).log_likelihood
 
     size = len(places[0]) + 1
     rng = np.random.default_rng(0)
@@ -292,12 +292,12 @@ def test_em_ends_at_the_top(spread, diagonal):
     rng = np.random.default_rng(int(10 * spread))
     cov = spread**2 * np.array([[1.0, 0.6], [0.6, 1.0]]) + 1e-12 * np.eye(2)
     log = linear_log(rng, rng.standard_normal((12, 4, 2)), mu=[0.0, 1.0], cov=cov, noise=1.0)
-    rows, _ = fit_linear.rows_of(linear_table([*log, (np.ones((1, 2)), [2.0])], 2))
+    rows, _ = linear.rows_of(linear_table([*log, (np.ones((1, 2)), [2.0])], 2))
     best = best_of_scipy(rows, 2, diagonal)
     for scale in (0.01, 1.0, 30.0):
         for v in (0.01, 1.0):
             at = Point(scale * np.eye(2), v)
-            found = climb(partial(fit_linear.look, rows, diagonal=diagonal), at)
+            found = climb(partial(linear.look, rows, diagonal=diagonal), at)
             assert abs(found.curve[-1] - best) <= 2e-4
 
 
@@ -329,8 +329,8 @@ def test_the_balanced_layout_by_hand():
     assert frame.spread**2 * found.view.mu_cov[0] == pytest.approx(25 / 3, rel=1e-4)
     same = linear_table([(np.ones((2, 1)), [1.0, 3.0]), (np.ones((2, 1)), [6.0, 8.0]),
                          (np.ones((2, 1)), [11.0, 13.0])], 1)  # fmt: skip
-    rows, frame = fit_linear.rows_of(same)
-    found = climb(partial(fit_linear.look, rows), Point(np.eye(1), frame.noise), enough=1e-12)
+    rows, frame = linear.rows_of(same)
+    found = climb(partial(linear.look, rows), Point(np.eye(1), frame.noise), enough=1e-12)
     assert frame.spread**2 * found.point.variance == pytest.approx(2.0, rel=1e-4)
     assert frame.unit[0] ** 2 * found.point.factor[0, 0] ** 2 == pytest.approx(24.0, rel=1e-4)
 
@@ -378,9 +378,9 @@ def test_a_fall_of_plain_em_is_an_error():
 
 
 def test_the_noise_can_be_held():
-    rows, _ = fit_linear.rows_of(linear_table(small_log(), 2))
-    free = climb(partial(fit_linear.look, rows), start(rows))
-    held = climb(holding(partial(fit_linear.look, rows), 0.5), start(rows))
+    rows, _ = linear.rows_of(linear_table(small_log(), 2))
+    free = climb(partial(linear.look, rows), start(rows))
+    held = climb(holding(partial(linear.look, rows), 0.5), start(rows))
     assert held.point.variance == 0.5 != free.point.variance
     assert (np.diff(held.curve) > 0).all()
     assert held.curve[-1] < free.curve[-1]
@@ -388,24 +388,24 @@ def test_the_noise_can_be_held():
 
 def test_a_spread_that_dwarfs_the_noise_is_no_failure(monkeypatch):
     """Where rounding eats the identity there is no Cholesky factor; eigenvalues do the same."""
-    rows, _ = fit_linear.rows_of(linear_table(small_log(), 2))
+    rows, _ = linear.rows_of(linear_table(small_log(), 2))
     flat = Point(1e5 * np.array([[1.0, 0.0], [1.0, 0.0]]), 1e-10)
-    assert np.isfinite(fit_linear.log_density(rows, np.zeros(2), flat)).all()
+    assert np.isfinite(linear.log_density(rows, np.zeros(2), flat)).all()
     point = Point(np.linalg.cholesky(COV), 0.4)
-    view = fit_linear.look(rows, point)
+    view = linear.look(rows, point)
 
     def fails(_):
         raise np.linalg.LinAlgError
 
     monkeypatch.setattr(np.linalg, "cholesky", fails)
-    for left, right in zip(fit_linear.look(rows, point)[:5], view[:5], strict=True):
+    for left, right in zip(linear.look(rows, point)[:5], view[:5], strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-9, atol=1e-12)
 
 
 def test_a_search_without_end_says_so(monkeypatch):
-    monkeypatch.setattr("adats.learning.em.MOST", 3)
-    rows, _ = fit_linear.rows_of(linear_table(small_log(), 2))
-    found = climb(partial(fit_linear.look, rows), Point(30.0 * np.eye(2), 0.01))
+    monkeypatch.setattr("adats.learning.fit_common.MOST", 3)
+    rows, _ = linear.rows_of(linear_table(small_log(), 2))
+    found = climb(partial(linear.look, rows), Point(30.0 * np.eye(2), 0.01))
     assert isinstance(found, Climb)
     assert not found.converged
     assert len(found.curve) == 4
@@ -415,17 +415,17 @@ def test_round_off_in_large_rewards_is_bounded():
     """A level a million times the noise leaves the estimate of σ; ten times more is refused."""
     rng = np.random.default_rng(5)
     log = linear_log(rng, np.ones((50, 10, 1)), mu=[0.0], cov=np.eye(1), noise=1.0)
-    _, near = fit_linear.rows_of(linear_table(log, 1))
-    _, far = fit_linear.rows_of(linear_table([(x, y + 3e5) for x, y in log], 1))
+    _, near = linear.rows_of(linear_table(log, 1))
+    _, far = linear.rows_of(linear_table([(x, y + 3e5) for x, y in log], 1))
     np.testing.assert_allclose(far.spread**2 * far.noise, near.spread**2 * near.noise, rtol=1e-3)
     with pytest.raises(ValueError, match="subtract"):
-        fit_linear.rows_of(linear_table([(x, y + 1e7) for x, y in log], 1))
+        linear.rows_of(linear_table([(x, y + 1e7) for x, y in log], 1))
 
 
 def test_rows_are_an_exact_reduction():
     """R and y of a task give back its Gram matrix, Σ ay and Σ y²."""
     table = linear_table(small_log(), 2)
-    rows, frame = fit_linear.rows_of(table)
+    rows, frame = linear.rows_of(table)
     assert isinstance(rows, Rows)
     inverse = frame.unit[:, None] / frame.spread
     gram = np.einsum("ski,skj->sij", rows.root / inverse[:, 0], rows.root / inverse[:, 0])
