@@ -27,6 +27,7 @@ class MetaBase(ABC, Generic[S, D]):
 
     NAME: ClassVar[str]
     RENEWS: ClassVar[bool] = False  # whether digests can become stale
+    APART_MANY: ClassVar[bool] = False  # whether there is `posterior_apart_many`
     total: Sum
     arms: tuple[Arm, ...] | None = None  # their names, where they have some
 
@@ -162,6 +163,10 @@ class MetaBase(ABC, Generic[S, D]):
     def posterior_many(self, digests: Any) -> Any:
         """Of theta in each of many tasks, whose messages are in the total."""
         return EachBelief([self.posterior(digest) for digest in digests])
+
+    def posterior_apart_many(self, digests: Any, changes: FloatArray) -> Any:
+        """The same where the total of each task differs by a message, a row of `changes`."""
+        raise NotImplementedError
 
     def stale_rows(self, rows: FloatArray) -> BoolArray:
         """Of which tasks the digests had better be found anew."""
