@@ -15,6 +15,7 @@ from adats.agents import agent_files, decision_numbers
 from adats.agents.agent_files import AgentState
 from adats.agents.aging import (
     CLOCKS,
+    LIGHT,
     NEVER,
     aging_of,
     checked_clock,
@@ -143,6 +144,7 @@ class Agent(BatchVerbs):
         # the last decisions of `ask` that got a reward; a dict would be slow to find the first
         self._told: OrderedDict[Any, None] = OrderedDict()
         self._stale: list[Task] | None = None  # to be brought up to date; None: not known
+        self._turns: OrderedDict[Task, None] = OrderedDict.fromkeys(state.turns)
         self._kept: dict[Task, TaskState | None] | None = None  # for a batch that fails to put back
         self._blank = self._setup.new_state(self._meta)  # of a task of which nothing is known
 
@@ -150,7 +152,8 @@ class Agent(BatchVerbs):
 
     @property
     def meta(self) -> Any:
-        """The belief over the task prior: the meta-posterior given all tasks."""
+        """The belief over the task prior: the meta-posterior given all tasks; where rewards age, as
+        they weigh at the newest of all."""
         return self._meta
 
     @property
@@ -168,26 +171,29 @@ class Agent(BatchVerbs):
         return named if isinstance(named, tuple) else (named,)
 
     def stats(self, task: Task) -> Any:
-        """The sufficient statistics of a task."""
+        """The sufficient statistics of a task; where rewards age, as they weighed at its last."""
         return self._known(task).stats
 
     def posterior(self, task: Task, *, time: float | None = None) -> Any:
         """The belief over theta of this task, from all data that the agent uses; where rewards
         age, at a time, or at that of the newest reward."""
-        setup, meta, state = self._setup, self._meta, self._known(task)
-        if setup.aging is not None:
-            now = self._time if time is None else self._now(time)
-            meta, state = setup.present(meta, self._time, state, now)
-        return setup.source.posterior(meta, state)
+        return self._setup.source.posterior(*self._shown(self._known(task), time))
 
-    def summary(self, task: Task | None = None) -> SummaryTable:
+    def _shown(self, state: TaskState, time: float | None) -> tuple[MetaBelief, TaskState]:
+        """What all taught, and a task, as they weigh at a time, or at that of the newest reward."""
+        now = self._time if time is None or self._setup.aging is None else self._now(time)
+        return self._setup.present(self._meta, self._time, state, now)
+
+    def summary(self, task: Task | None = None, *, time: float | None = None) -> SummaryTable:
         """A small table: of a task, what its arms did and what is believed of them; without one,
-        what is believed of a new task."""
+        what is believed of a new task. Where rewards age, all is as they weigh at a time, or at
+        that of the newest one."""
         if task is None:
-            table = prior_table(self._meta)
+            table = prior_table(self._shown(self._blank, time)[0])
             counts = f"{len(self._book):,} tasks, {self._decisions:,} decisions"
             return replace(table, title=f"{type(self).__name__}, {counts}; {table.title}")
-        stats, belief = self.stats(task), self.posterior(task)
+        meta, state = self._shown(self._known(task), time)
+        stats, belief = state.stats, self._setup.source.posterior(meta, state)
         more: dict[str, Any] = {}
         names: Sequence[Arm] | None = self._setup.arms.names
         if stats.arm_pulls is not None:
@@ -209,7 +215,14 @@ class Agent(BatchVerbs):
         tasks = dict(self._book) if isinstance(self._book, DictBook) else self._book
         counts = (self._decisions, self._number, self._rewarded)
         return AgentState(
-            self._setup, self._meta, tasks, self._rng, *counts, self._time, self._clock
+            self._setup,
+            self._meta,
+            tasks,
+            self._rng,
+            *counts,
+            self._time,
+            self._clock,
+            tuple(self._turns),
         )
 
     # the two verbs
@@ -248,6 +261,8 @@ class Agent(BatchVerbs):
         meta, kept = self._meta, state
         if setup.aging is not None:
             now = self._now(time, asked=True)
+            if state.digest is None and setup.source.LEARNS:  # after a load, or with a new arm
+                kept = state = state._replace(digest=state.digested(meta))
             meta, state = setup.present(meta, self._time, state, now)
         elif time is None:
             now = clock_time(self._clock, self._decisions + 1)
@@ -336,6 +351,8 @@ class Agent(BatchVerbs):
             raise ValueError("give a reward, or pulls and successes")
 
         if setup.aging is None:
+            if time is not None:
+                checks.number("time", time)
             stats = learned(state.stats)
             if known is None:
                 state = setup.drawn(meta, state, self._rng)
@@ -350,6 +367,9 @@ class Agent(BatchVerbs):
                 meta, self._time, state, learned, pulled, moment, decided=decided
             )
             self._time = max(self._time, moment)
+            if meta.RENEWS:
+                self._turns[task] = None
+                self._turns.move_to_end(task)
         self._book.put(task, state)
         if counts is not None:
             self._rewarded = decision_numbers.with_rewards(self._rewarded, counts)
@@ -366,23 +386,46 @@ class Agent(BatchVerbs):
         self._meta = meta
         if not meta.generation:
             return
+        most = meta.renewals(1)
+        stale = (
+            self._stale_of(meta, most) if self._setup.aging is None else self._in_turn(meta, most)
+        )
+        if not stale:
+            return
+        if self._kept is not None:
+            self._kept = {**stale, **self._kept}
+        states, self._meta = self._setup.renew(meta, list(stale.values()), self._time)
+        for task, state in zip(stale, states, strict=True):
+            self._book.put(task, state)
+
+    def _stale_of(self, meta: MetaBelief, most: int) -> dict[Task, TaskState]:
+        """Tasks that had better be digested anew, of a list that is made once a generation."""
         if self._stale is None:
             self._stale = self._book.stale(meta)
             self._stale.reverse()
-        if not self._stale:
-            return
         found: dict[Task, TaskState] = {}
-        most = meta.renewals(1)
         while self._stale and len(found) < most:
             task = self._stale.pop()
             state = self._book.get(task)
             if state is not None and meta.is_stale(state.stats):
                 found[task] = state
-                if self._kept is not None:
-                    self._kept.setdefault(task, state)
-        states, self._meta = self._setup.renew(meta, list(found.values()), self._time)
-        for task, state in zip(found, states, strict=True):
-            self._book.put(task, state)
+        return found
+
+    def _in_turn(self, meta: MetaBelief, most: int) -> dict[Task, TaskState]:
+        """The same where tasks lose weight: no list of all, for generations may be short, but the
+        order in which those that still weigh something were digested."""
+        found: dict[Task, TaskState] = {}
+        while len(found) < min(most, len(self._turns)):
+            task = next(iter(self._turns))
+            state = self._book.get(task)
+            if state is None or self._setup.weight(state, self._time) < LIGHT:
+                del self._turns[task]
+            elif meta.is_stale(state.stats):
+                self._turns.move_to_end(task)
+                found[task] = state
+            else:
+                break
+        return found
 
     # lifecycle
 

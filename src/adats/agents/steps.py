@@ -326,12 +326,7 @@ class Setup:
         if self.aging is None:
             digests, meta = meta.renew(old)
         else:
-            digests = []
-            for state, digest in zip(states, old, strict=True):
-                less = 1.0 - self.weight(state, since)
-                found, meta = meta.absorb(less * digest.message).renew([digest])
-                meta = meta.absorb(-less * found[0].message)
-                digests += found
+            digests, meta = meta.renew(old, [self.weight(state, since) for state in states])
         return [
             state._replace(stats=digest.stats, digest=None if state.finished else digest)
             for state, digest in zip(states, digests, strict=True)

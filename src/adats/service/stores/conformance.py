@@ -269,11 +269,13 @@ def _views(open_store: Open, name: str) -> None:
         _save(store, row, tasks={(row.id, "t"): TaskRow(b"new", 0, None)})
         _same("a view is of one moment", view.task(row.id, "t"), before)
     wrong: list[object] = []
+    looks = [0, 0]  # of each reader
     stop = threading.Event()
 
-    def read() -> None:
+    def read(reader: int) -> None:
         try:
             while not stop.is_set():
+                looks[reader] += 1
                 with store.view() as view:
                     said, made = view.by_id(row.id).decisions, len(list(view.decisions(row.id)))
                     if said != made:
@@ -281,10 +283,12 @@ def _views(open_store: Open, name: str) -> None:
         except Exception as error:
             wrong.append(error)
 
-    threads = [threading.Thread(target=read) for _ in range(2)]
+    threads = [threading.Thread(target=read, args=(reader,)) for reader in range(2)]
     for thread in threads:
         thread.start()
-    for i in range(50):
+    for i in count():
+        if wrong or (i > 50 and min(looks) > 50):
+            break
         row = row._replace(decisions=2 * (i + 1))
         made = [_decision(row, f"{i}{j}", "t", i + 1, j) for j in range(2)]
         _save(store, row, experiments={row.id: row}, decisions=made)
@@ -408,6 +412,7 @@ def _save(store: Store, row: ExperimentRow, *, decisions: object = (), **more: o
     _begin(store, row)
     named = {(row.id, d.decision_id): d for d in decisions}  # type: ignore[attr-defined]
     store.save(Changes(decisions=named, **more))  # type: ignore[arg-type]
+    store.sync()
 
 
 def _that(law: str, holds: object) -> None:

@@ -252,6 +252,9 @@ class PostgresStore(PostgresReader):
         self._write(changes)
         self._commit()
 
+    def sync(self) -> None:
+        """The database has done so at the end of each transaction."""
+
     def _write(self, changes: Changes) -> None:
         unused = [task.id for task in self._known.values() if not task.seq]
         if not (changes or unused or self._taken):
