@@ -125,9 +125,8 @@ def _state(
     tasks = _tasks(header, arrays, setup, meta)
     newest = header.get("time")
     newest = NEVER if newest is None else number_of("time", newest)
-    if setup.aging is not None:
-        if not (times_of(tasks) <= newest).all():
-            raise ValueError(f"rewards of tasks are newer than the newest one, at {newest}")
+    if setup.aging is not None and not (times_of(tasks) <= newest).all():
+        raise ValueError(f"rewards of tasks are newer than the newest one, at {newest}")
     return AgentState(
         setup,
         meta,
