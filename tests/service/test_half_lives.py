@@ -1,6 +1,8 @@
 """Rewards that lose weight with time: what the service believes is the weighted log, worked out by
 brute force, in any order, on both stores, after a kill too."""
 
+import gzip
+import json
 import os
 import signal
 import threading
@@ -19,6 +21,7 @@ from adats.service.served_experiment import ServedExperiment
 from adats.service.stores.opening import is_shared, open_store, open_view
 from adats.service.stores.sqlite import SQLiteStore
 from asgi import talk
+from old_files import HALF_LIVES, seen_of_store
 from postgres import new_store
 from schedules import AGING, CASES, Play, Rules, random_rules, random_schedule
 from served import GAUSSIAN, Local, at_rest, call, process, replayed
@@ -365,3 +368,21 @@ def test_notes_of_beliefs_are_of_their_time(local):
         after = np.frombuffer(list(view.beliefs(1))[-1].mean)
     assert np.abs(before).max() > 1.0
     np.testing.assert_allclose(after, 0.0, atol=1e-9)
+
+
+# stores
+
+
+def test_a_store_with_half_lives_goes_on(tmp_path):
+    """The same beliefs, next decisions and replay as with the version that made it."""
+    path = tmp_path / "x.db"
+    path.write_bytes(gzip.decompress(HALF_LIVES.read_bytes()))
+    said = json.loads(HALF_LIVES.with_name("half-lives.json").read_text())
+    assert check_beliefs(path, said["now"] + 5.0) > 10
+    assert replayed(str(path), tmp_path).decisions > 50
+    seen = seen_of_store(path, said["now"])
+    assert seen.keys() == said["seen"].keys()
+    for name, expected in said["seen"].items():
+        numbers, due = seen[name].pop("numbers"), expected.pop("numbers")
+        np.testing.assert_allclose(numbers, due, rtol=1e-9, atol=1e-9)
+        assert seen[name] == expected
