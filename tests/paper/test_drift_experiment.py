@@ -66,7 +66,7 @@ def written(tmp_path_factory):
 
 def test_what_is_run():
     assert EXPERIMENTS["drift"] is DRIFT
-    assert total_steps("drift") == 8 * 1000
+    assert total_steps("drift") == 8 * 2000
     assert total_steps("drift", quick=True) == 8 * 50
     panels = DRIFT.panels
     assert [p.part for p in panels] == [STILL, STILL, MU, THETA, THETA, WALK, WALK, SEASONS]

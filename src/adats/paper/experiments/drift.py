@@ -151,7 +151,7 @@ _ALL = DriftExperiment(
         _seasons(3, 10),
     ),
     claims=CLAIMS,
-    runs=1000,
+    runs=2000,
     needs_numba=True,
 )
 DRIFT = replace(
