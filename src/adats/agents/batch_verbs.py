@@ -2,12 +2,14 @@
 
 import warnings
 from collections.abc import Callable, Iterator
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from adats.agents import batch_requests, batches, decision_numbers
+from adats.agents.change_detection import Detector
 from adats.agents.decision import Decision
 from adats.agents.decision_numbers import OF_A_BATCH
 from adats.agents.decisions import Column, Decisions, columns_of, named, task_column
@@ -46,6 +48,7 @@ class BatchVerbs:
     _stale: list[Task] | None
     _kept: dict[Task, TaskState | None] | None
     _said_one_by_one: bool
+    _detector: Detector | None
 
     def ask_many(
         self,
@@ -111,6 +114,8 @@ class BatchVerbs:
         setup = self._setup
         if setup.aging is not None:
             reason = batches.AGES
+        elif self._detector is not None:
+            reason = "a detector of changes, which takes one reward after the other"
         elif self._meta.row_size == 0:
             reason = f"a {self._meta.model} model with features"
         elif not setup.rule.single:
@@ -261,11 +266,13 @@ class BatchVerbs:
         counts = self._counts_of(decision_ids(columns))
         kept = self._kept = {task: self._book.get(task) for task in tasks_in(columns)}
         meta, count, rewarded = (self._meta, self._time), self._decisions, self._rewarded
+        detector = copy(self._detector)
         try:
             for i, options in enumerate(rows):  # noqa: B007
                 self.tell(**options)
         except BaseException as error:
             self._restore(kept, meta, count)
+            self._detector = detector
             self._rewarded = rewarded
             if isinstance(error, ValueError):
                 more = bad_rows(rows[i + 1 :], self._setup.arms, self._meta)
