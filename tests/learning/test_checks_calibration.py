@@ -72,7 +72,7 @@ def played(kind, theta, rounds, rng, *, greedy=0.0):
 
 def known(meta):
     """A fit by hand: only its meta-belief is used here."""
-    return Fitted(meta, *(np.zeros(0),) * 3, 1.0, 0.0, np.zeros(0), None, (), (), *(None,) * 3)
+    return Fitted(meta, *(np.zeros(0),) * 3, 1.0, 0.0, np.zeros(0), None, (), (), None, None)
 
 
 # exact

@@ -191,6 +191,15 @@ def test_rows_that_are_there_twice_are_warned_of(how):
     fit(log, model="binary", structure="level", **options)  # warnings are errors here
 
 
+def test_times_in_a_column_of_any_name_tell_rows_apart(tmp_path):
+    """Then a tenth of the rows is enough, which by chance could be alike in all else."""
+    log = rows(np.random.default_rng(6), "binary", pulls=8)
+    log["when"] = (pd.Timestamp("2026-01-01") + pd.to_timedelta(37 * log.index, "s")).astype(str)
+    pd.concat([log, log[::10]]).to_csv(tmp_path / "log.csv", index=False)
+    with pytest.warns(UserWarning, match=r"is the log duplicated\?"):
+        fit(tmp_path / "log.csv", model="binary", structure="level", time="when")
+
+
 def test_tasks_and_arms_that_are_swapped_are_warned_of():
     log = rows(np.random.default_rng(7), "binary", tasks=40)
     with pytest.warns(UserWarning, match="2 tasks and 40 arms: are the columns of tasks and arms"):

@@ -15,6 +15,7 @@ from adats.agents import agent_files, decision_numbers
 from adats.agents.agent_files import AgentState
 from adats.agents.aging import (
     CLOCKS,
+    LIGHT,
     NEVER,
     aging_of,
     checked_clock,
@@ -23,7 +24,7 @@ from adats.agents.aging import (
     time_of_reward,
 )
 from adats.agents.batch_verbs import BatchVerbs
-from adats.agents.change_detection import Change, Surprise, anew, detector_of, surprises
+from adats.agents.change_detection import FoundChange, Surprise, anew, detector_of, surprises
 from adats.agents.decision import Decision
 from adats.agents.decision_numbers import OF_A_BATCH
 from adats.agents.oracles import Oracle
@@ -148,6 +149,7 @@ class Agent(BatchVerbs):
         # the last decisions of `ask` that got a reward; a dict would be slow to find the first
         self._told: OrderedDict[Any, None] = OrderedDict()
         self._stale: list[Task] | None = None  # to be brought up to date; None: not known
+        self._turns: OrderedDict[Task, None] = OrderedDict.fromkeys(state.turns)
         self._kept: dict[Task, TaskState | None] | None = None  # for a batch that fails to put back
         self._blank = self._setup.new_state(self._meta)  # of a task of which nothing is known
 
@@ -204,7 +206,7 @@ class Agent(BatchVerbs):
         return belief_table(f"{type(self).__name__}, task {task!r}", names, belief, **more)
 
     @property
-    def changes(self) -> tuple[Change, ...]:
+    def changes(self) -> tuple[FoundChange, ...]:
         """What seems to have moved, if the agent detects changes: of the prior, and of tasks, a
         warning or an alarm, with the reward that it was found at."""
         return () if self._detector is None else self._detector.watch.changes
@@ -224,10 +226,17 @@ class Agent(BatchVerbs):
         """All that the agent is made of, as values: its parts, what it knows, its rng."""
         tasks = dict(self._book) if isinstance(self._book, DictBook) else self._book
         counts = (self._decisions, self._number, self._rewarded)
-        state = AgentState(
-            self._setup, self._meta, tasks, self._rng, *counts, self._time, self._clock
+        return AgentState(
+            self._setup,
+            self._meta,
+            tasks,
+            self._rng,
+            *counts,
+            self._time,
+            self._clock,
+            tuple(self._turns),
+            copy(self._detector),
         )
-        return state._replace(detector=copy(self._detector))
 
     # the two verbs
 
@@ -372,6 +381,9 @@ class Agent(BatchVerbs):
             found = self._surprises(before, pulled, reward, moment)
         if moment is not None:
             self._time = max(self._time, moment)
+            if meta.RENEWS:
+                self._turns[task] = None
+                self._turns.move_to_end(task)
         self._book.put(task, state)
         if counts is not None:
             self._rewarded = decision_numbers.with_rewards(self._rewarded, counts)
@@ -400,23 +412,46 @@ class Agent(BatchVerbs):
         self._meta = meta
         if not meta.generation:
             return
+        most = meta.renewals(1)
+        stale = (
+            self._stale_of(meta, most) if self._setup.aging is None else self._in_turn(meta, most)
+        )
+        if not stale:
+            return
+        if self._kept is not None:
+            self._kept = {**stale, **self._kept}
+        states, self._meta = self._setup.renew(meta, list(stale.values()), self._time)
+        for task, state in zip(stale, states, strict=True):
+            self._book.put(task, state)
+
+    def _stale_of(self, meta: MetaBelief, most: int) -> dict[Task, TaskState]:
+        """Tasks that had better be digested anew, of a list that is made once a generation."""
         if self._stale is None:
             self._stale = self._book.stale(meta)
             self._stale.reverse()
-        if not self._stale:
-            return
         found: dict[Task, TaskState] = {}
-        most = meta.renewals(1)
         while self._stale and len(found) < most:
             task = self._stale.pop()
             state = self._book.get(task)
             if state is not None and meta.is_stale(state.stats):
                 found[task] = state
-                if self._kept is not None:
-                    self._kept.setdefault(task, state)
-        states, self._meta = self._setup.renew(meta, list(found.values()), self._time)
-        for task, state in zip(found, states, strict=True):
-            self._book.put(task, state)
+        return found
+
+    def _in_turn(self, meta: MetaBelief, most: int) -> dict[Task, TaskState]:
+        """The same where tasks lose weight: no list of all, for generations may be short, but the
+        order in which those that still weigh something were digested."""
+        found: dict[Task, TaskState] = {}
+        while len(found) < min(most, len(self._turns)):
+            task = next(iter(self._turns))
+            state = self._book.get(task)
+            if state is None or self._setup.weight(state, self._time) < LIGHT:
+                del self._turns[task]
+            elif meta.is_stale(state.stats):
+                self._turns.move_to_end(task)
+                found[task] = state
+            else:
+                break
+        return found
 
     # lifecycle
 

@@ -49,6 +49,7 @@ class AgentState(NamedTuple):
     rewarded: BoolArray = np.zeros(0, dtype=bool)  # which decisions of batches have a reward
     time: float = NEVER  # since when what all tasks taught has not lost weight
     clock: str = CLOCKS[0]
+    turns: tuple[Task, ...] = ()  # tasks that weigh something, the oldest digests first
     detector: Detector | None = None
 
 
@@ -72,6 +73,7 @@ def write_agent(path: AnyPath, kind: str, state: AgentState) -> None:
         lives = [None if math.isinf(life) else life for life in setup.aging]
         time = None if state.time == NEVER else state.time
         header |= {"half_lives": lives, "time": time, "clock": state.clock}
+        header["turns"] = list(state.turns)
     arrays: dict[str, Any] = {"rewarded": np.packbits(state.rewarded)}
     if state.detector is not None:
         header["watch"] = state.detector.watch.to_dict()
@@ -138,6 +140,7 @@ def _state(
         np.array(rewarded, dtype=bool),
         NEVER if time is None else number_of("time", time),
         checked_clock(header.get("clock", CLOCKS[0])),
+        tuple(map(task_name, header.get("turns", ()))),
         _detector(header, arrays),
     )
 

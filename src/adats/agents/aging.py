@@ -12,6 +12,7 @@ from adats.models.core.errors import InvalidValue
 NEVER = -math.inf  # the time of the last reward, where there was none
 CLOCKS = ("seconds", "rounds")  # where time comes from if it is not given
 SITES_LAST = 4.0  # times in a half-life at which sites are found anew; in between they are scaled
+LIGHT = 1e-3  # the weight of a task that is not looked at any more
 UNITS_APART = 1e6  # half-lives that go by at once only if times are in another unit
 OTHER_UNIT = (
     "time goes on by {:g} at once, and the half-life is {:g}: are they in the same unit? "

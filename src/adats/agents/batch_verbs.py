@@ -1,6 +1,7 @@
 """`ask_many` and `tell_many` of an agent: one batch of decisions, one batch of rewards."""
 
 import warnings
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from copy import copy
 from typing import TYPE_CHECKING, Any
@@ -46,6 +47,7 @@ class BatchVerbs:
     _rewarded: BoolArray  # which decisions of batches have their reward
     _columns: bool | None  # whether tasks are in columns; None: if there are many
     _stale: list[Task] | None
+    _turns: OrderedDict[Task, None]
     _kept: dict[Task, TaskState | None] | None
     _said_one_by_one: bool
     _detector: Detector | None
@@ -264,16 +266,16 @@ class BatchVerbs:
             columns = columns | {"time": np.full(len(tasks_in(columns)), self._now(None))}
         rows = list(reward_rows(columns, self._setup.arms))
         counts = self._counts_of(decision_ids(columns))
-        kept = self._kept = {task: self._book.get(task) for task in tasks_in(columns)}
+        self._kept = {task: self._book.get(task) for task in tasks_in(columns)}
         meta, count, rewarded = (self._meta, self._time), self._decisions, self._rewarded
-        detector = copy(self._detector)
+        turns, detector = self._turns.copy(), copy(self._detector)
         try:
             for i, options in enumerate(rows):  # noqa: B007
                 self.tell(**options)
         except BaseException as error:
-            self._restore(kept, meta, count)
+            self._restore(self._kept, meta, count)
+            self._rewarded, self._turns = rewarded, turns
             self._detector = detector
-            self._rewarded = rewarded
             if isinstance(error, ValueError):
                 more = bad_rows(rows[i + 1 :], self._setup.arms, self._meta)
                 raise RowsError([i, *more], str(error)) from None

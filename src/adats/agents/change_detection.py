@@ -41,7 +41,7 @@ ADVICE = {
 }
 
 
-class Change(NamedTuple):
+class FoundChange(NamedTuple):
     """What was found, and when."""
 
     what: str  # PRIOR or TASKS
@@ -108,7 +108,7 @@ class Watch(NamedTuple):
     squares: float = 0.0  # of normal scores
     deviations: float = 0.0  # squares of what tasks deviate from the prior mean,
     expected: float = 0.0  # and what they were expected to be
-    changes: tuple[Change, ...] = ()
+    changes: tuple[FoundChange, ...] = ()
     since: int = 0  # rewards when it began
 
     def to_dict(self) -> JsonDict:
@@ -121,7 +121,7 @@ class Watch(NamedTuple):
 
 def watch_from_dict(data: JsonDict) -> Watch:
     mean, variance = (np.array(part, dtype=np.float64) for part in data["shift"])
-    changes = tuple(Change(*change) for change in data["changes"])
+    changes = tuple(FoundChange(*change) for change in data["changes"])
     return Watch(**data | {"shift": Shift(mean, variance), "changes": changes})
 
 
@@ -230,7 +230,7 @@ class Detector:
     def __copy__(self) -> "Detector":
         return Detector(self.watch, self.tasks)
 
-    def see(self, task: Task, found: Sequence[Surprise]) -> list[Change]:
+    def see(self, task: Task, found: Sequence[Surprise]) -> list[FoundChange]:
         """What was found only now."""
         old = self.watch.changes
         for one in found:
@@ -265,7 +265,7 @@ def _with_changes(watch: Watch, task: Task) -> Watch:
     for what, value in evidence(watch).items():
         kind = next((kind for kind in (ALARM, WARNING) if value >= LIMITS[what][kind]), None)
         if kind is not None and (what not in changes or kind != changes[what].kind == WARNING):
-            changes[what] = Change(what, kind, task, watch.tasks, watch.rewards)
+            changes[what] = FoundChange(what, kind, task, watch.tasks, watch.rewards)
     return watch._replace(changes=tuple(changes.values()))
 
 

@@ -98,15 +98,11 @@ def _groups(rows: Any, names: list[str]) -> Any:
 
 def _times_tell(use: Plan, found: Any, keys: dict[str, str]) -> bool:
     """Whether different rows of a task have different times, which are not whole hours."""
-    time = next((name for name in _time_names(use) if name in found.column_names), None)
-    if time is None:
+    if use.time is None:
         return False
-    pairs = set(zip(found[keys["task"]].to_pylist(), found[time].to_pylist(), strict=True))
-    return len(pairs) > (1 - SHARE) * len(found) and not _whole_hours(found[time].to_pylist())
-
-
-def _time_names(use: Plan) -> list[str]:
-    return [value.get_name() for value in use.times.values()] + ["time", *use.log.columns]
+    times = found[use.time].to_pylist()
+    pairs = set(zip(found[keys["task"]].to_pylist(), times, strict=True))
+    return len(pairs) > (1 - SHARE) * len(found) and not _whole_hours(times)
 
 
 def _whole_hours(times: list[Any]) -> bool:

@@ -131,9 +131,8 @@ def look(pulls: Pulls, point: Point) -> View:
     variance = v + (2 * v**2 * slope_variance - 2 * v * float((step * pull).sum())) / n
     goal = Point((scale + step) * np.sqrt(np.maximum(psi, 0.0)), max(variance, common.LEAST))
     # mu integrated out: its density at the mean, over what the rewards leave of it
-    log_mu = -0.5 * float(
-        (mean / common.WIDE) @ (mean / common.WIDE) - np.log(cov / common.WIDE**2).sum()
-    )
+    far, left_of = mean / common.WIDE, cov / common.WIDE**2
+    log_mu = -0.5 * float(far @ far - np.log(left_of).sum())
     log_likelihood = float(log_density(pulls, mean, point).sum()) + log_mu
     return View(log_likelihood, mean, cov, slope, slope_variance, goal)
 
@@ -182,10 +181,9 @@ def fit_gaussian(table: ArmTable) -> Fitted:
     meta = GaussianMeta(mu, mu_scale, task_scale=task_scale, noise=noise, arms=table.arms)
     prior = meta.task_prior()
 
-    def densities(other: ArmTable) -> FloatArray:
+    def given(other: ArmTable) -> tuple[FloatArray, FloatArray]:
         cells = other.kind(other.table.swapaxes(0, 1))
-        found: FloatArray = prior.arm_log_evidence(cells).sum(axis=1)
-        return found
+        return prior.arm_log_evidence(cells).sum(axis=1), prior.updated(cells).mean
 
     return Fitted(
         meta=meta,
@@ -199,8 +197,7 @@ def fit_gaussian(table: ArmTable) -> Fitted:
         unidentified=spreads_of(table.arms, lost),
         warnings=few_tasks(table) + found.warnings,
         rewards=RewardFigures(mu, task_scale**2, mu_scale**2),
-        log_density=densities,
-        means=lambda other: prior.updated(other.kind(other.table.swapaxes(0, 1))).mean,
+        given=given,
     )
 
 
@@ -249,8 +246,8 @@ def fit_grid(table: ArmTable) -> Fitted:
     unknown = (weights * (priors.mean - mu) ** 2).sum(axis=0)
     between = (weights * priors.scale**2).sum(axis=0)
 
-    def each(other: ArmTable) -> tuple[FloatArray, FloatArray]:
-        """Log density of each task, and posterior means: arm by arm, as they are independent."""
+    def given(other: ArmTable) -> tuple[FloatArray, FloatArray]:
+        """Arm by arm, as they are independent."""
         density, means = np.zeros(len(other)), np.empty((len(other), len(other.arms)))
         for k in range(len(other.arms)):
             cells, place = np.unique(other.table[:, :, k], axis=0, return_inverse=True)
@@ -278,8 +275,7 @@ def fit_grid(table: ArmTable) -> Fitted:
         ),
         warnings=few_tasks(table),
         rewards=RewardFigures(mu, between, unknown),
-        log_density=lambda other: each(other)[0],
-        means=lambda other: each(other)[1],
+        given=given,
     )
 
 
@@ -463,7 +459,6 @@ def fit_together(table: ArmTable, *, structure: str) -> Fitted:
     link = FAMILIES.get(table.model)
 
     def given(other: ArmTable) -> tuple[FloatArray, FloatArray]:
-        """Log density of each task, and the means of the rewards of its arms after them."""
         its = _log(other, scale, found.mean, found.cov, _design(other, structure))
         density, means = np.empty(len(other)), np.empty((len(other), arms))
         for i in range(0, len(other), PART):
@@ -498,8 +493,7 @@ def fit_together(table: ArmTable, *, structure: str) -> Fitted:
         unidentified=_unidentified(table, structure),
         warnings=() if structure in ("exchangeable", "features") else few_tasks(table),
         rewards=_rewards(table, mu, mu_cov, task_cov.diagonal(), average),
-        log_density=lambda other: given(other)[0],
-        means=lambda other: given(other)[1],
+        given=given,
         words=_words(table, scale, found),
         stats=None if link is not None else _as_linear,
         designs=own,

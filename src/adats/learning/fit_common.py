@@ -53,12 +53,19 @@ class Fitted:
     rewards: RewardFigures
     # of other tasks with the same arms: the log density of each one's rewards, and the mean of
     # theta (of the rewards of arms) after them
-    log_density: Callable[[Any], FloatArray] = field(repr=False)
-    means: Callable[[Any], FloatArray] = field(repr=False)
+    given: Callable[[Any], tuple[FloatArray, FloatArray]] = field(repr=False)
     stats: Callable[[Any, int], Any] | None = field(default=None, repr=False)  # as the model's
     designs: FloatArray | None = field(default=None, repr=False)  # of tasks that have their own
     words: str = ""  # how tasks differ, in a sentence, where there is more to say than spreads
     about: dict[str, Any] = field(default_factory=dict)  # for the prior file
+
+    def log_density(self, table: Any) -> FloatArray:
+        """Of the rewards of each task of another table with the same arms."""
+        return self.given(table)[0]
+
+    def means(self, table: Any) -> FloatArray:
+        """Of theta, or of the rewards of arms, after the rewards of each task."""
+        return self.given(table)[1]
 
 
 def prior_of_others(table: Any, fitted: Fitted, i: int) -> Any:

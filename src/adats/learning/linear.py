@@ -268,11 +268,17 @@ def fit_linear(table: LinearTable, *, diagonal: bool = False) -> Fitted:
         unidentified=tuple(unidentified),
         warnings=few + found.warnings,
         rewards=RewardFigures(mu, units.diagonal() * cov.diagonal(), mu_cov.diagonal()),
-        log_density=partial(_log_densities, prior),
-        means=lambda other: np.array(
-            [prior.condition(other.stats(i)).belief.mean for i in range(len(other))]
-        ).reshape(len(other), d),
+        given=partial(_given, prior),
     )
+
+
+def _given(prior: LinearBelief, table: LinearTable) -> tuple[FloatArray, FloatArray]:
+    """Log density of each task's rewards, and the mean of theta after them."""
+    density, means = np.empty(len(table)), np.empty((len(table), len(prior.mean)))
+    for i in range(len(table)):
+        found = prior.condition(table.stats(i))
+        density[i], means[i] = found.log_evidence, found.belief.mean
+    return density, means
 
 
 # which directions of Σ_0 the log identifies, and names for those that it does not
@@ -395,7 +401,7 @@ def held_out_gains(table: LinearTable, *, diagonal: bool, seed: int) -> FloatArr
         others, held = table.subset(train), table.subset(test)
         fitted = fit_linear(others, diagonal=diagonal)
         own = alone_linear(others, fitted.noise)
-        gains[test] = fitted.log_density(held) - _log_densities(own, held)
+        gains[test] = fitted.log_density(held) - _given(own, held)[0]
     return gains
 
 
@@ -440,12 +446,6 @@ def action_rows(table: LinearTable) -> tuple[FloatArray, FloatArray]:
     if column is not None:
         cov[column] = cov[:, column] = 0.0
     return mean, linalg.psd_factor(cov)
-
-
-def _log_densities(prior: LinearBelief, table: LinearTable) -> FloatArray:
-    """Of each task's rewards."""
-    every = range(len(table))
-    return np.array([prior.condition(table.stats(i)).log_evidence for i in every], np.float64)
 
 
 def simulated_saving(

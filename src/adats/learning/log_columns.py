@@ -211,6 +211,7 @@ class Plan(NamedTuple):
     log: Any
     keys: dict[str, Column]  # task, arm
     numbers: dict[str, Column]  # x0, x1, ..., y; pulls, where a row may have several
+    time: str | None  # the column of times
     times: dict[str, Any]
     time_good: Column | None  # where times are text, which may be none
     known: dict[str, Column]  # features of tasks, z0, ..., and of arms, a0, ...
@@ -328,11 +329,13 @@ def plan(
         for role, names in (("z", about["task_features"]), ("a", about["arm_features"]))
         for i, name in enumerate(names)
     }
-    times, good = _times(log, time)
+    time = "time" if time is None and "time" in log.columns else time
+    times, good = ({}, None) if time is None else _times(log, time)
     return Plan(
         log,
         {role: Column(c, _key(log[c]), log[c].notnull(), "present") for role, c in keys.items()},
         numbers,
+        time,
         times,
         good,
         known,
@@ -488,17 +491,13 @@ def _sums(
     return found | {"pulls": some}
 
 
-def _times(log: Any, time: str | None) -> tuple[dict[str, Any], Column | None]:
+def _times(log: Any, time: str) -> tuple[dict[str, Any], Column | None]:
     """The time as expressions that sort, and where it can be read.
 
     Text may hold times or seconds since 1970; times that no engine reads, or that are of another
     century than any log, are no good: 13/02/2026 is one, as nobody knows whether 01/02/2026 is in
     January.
     """
-    if time is None:
-        if "time" not in log.columns:
-            return {}, None
-        time = "time"
     present(log.columns, [time], "time=, --time")
     column = log[time]
     kind = column.type()

@@ -489,7 +489,7 @@ class Engine:
 
     def task(self, tenant: str, name: str, task: str) -> TaskBelief:
         try:
-            return answers.task_belief(task, self.served(tenant, name))
+            return answers.task_belief(task, self.served(tenant, name), self.now())
         except UnknownTask:
             raise NotFound(f"there is no task {task!r}") from None
 
@@ -518,7 +518,7 @@ class Engine:
         self._add_change(self.served(tenant, name), "forget", None)
 
     def meta(self, tenant: str, name: str) -> PriorBelief:
-        return answers.prior_belief(self.served(tenant, name))
+        return answers.prior_belief(self.served(tenant, name), self.now())
 
     def add_arm(self, tenant: str, name: str, new: NewArm) -> ExperimentInfo:
         """The same arm again changes nothing."""

@@ -111,9 +111,17 @@ class MetaBase(ABC, Generic[S, D]):
         """The same after all messages have lost weight."""
         return self if factor == 1.0 else evolve(self, total=self.total.scaled(factor))
 
-    def renew(self, digests: Sequence[D]) -> tuple[list[D], Self]:
-        """Stale digests found anew, with the same statistics."""
-        return self.replace_tasks([(digest, digest.stats, ()) for digest in digests])
+    def renew(
+        self, digests: Sequence[D], weights: Sequence[float] | None = None
+    ) -> tuple[list[D], Self]:
+        """Stale digests found anew, with the same statistics, and messages of the same weights."""
+        if weights is None:
+            return self.replace_tasks([(digest, digest.stats, ()) for digest in digests])
+        meta, found = self, list(digests)
+        for i, weight in enumerate(weights):
+            found[i], meta = meta.replace_task(found[i], found[i].stats, (), weight=weight)
+            meta = meta.absorb((weight - 1.0) * found[i].message)
+        return found, meta
 
     def renew_many(self, rows: FloatArray) -> tuple[FloatArray, Self]:
         """The same of tasks whose statistics are rows."""

@@ -246,10 +246,10 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
         """Only the arms that changed are worked out, with plain floats, which is fastest; or all of
         them together if all have lost weight."""
         if weight is not None:
-            known = GaussianDigests(stats.table.reshape(1, -1), self.scales)
-            digest = GaussianDigest(stats, known.messages[0], known.keep[0])
-            total = self.total.swap(weight * old.message, digest.message)
-            return digest, evolve(self, total=total)
+            m, h, grown, base, fit = arm_digest(*stats.table, *self.scales.constants)
+            message = np.concatenate([m, h, -0.5 * (base + np.log(grown) + fit)])
+            total = self.total.swap(weight * old.message, message)
+            return GaussianDigest(stats, message, 1.0 / grown), evolve(self, total=total)
         scales = self.scales
         arms = scales.meta_mean.size
         message, keep = old.message.copy(), old.keep.copy()

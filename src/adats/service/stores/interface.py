@@ -32,7 +32,7 @@ class ExperimentRow(NamedTuple):
     version: int  # commits so far
     prior_version: int
     arms: str  # what was added and retired since, in JSON
-    total: bytes | None  # the sum of all messages; None: not to be written, it is as it was
+    total: bytes | None  # the sum of all messages, with its time where they age; None: as it was
     tasks: int = 0
     decisions: int = 0
     counted: int = 0  # decisions whose reward counts
@@ -44,7 +44,7 @@ class ExperimentRow(NamedTuple):
 
 
 class TaskRow(NamedTuple):
-    stats: bytes
+    stats: bytes  # where rewards age, with the time of the last
     rounds: int
     pending: bytes | None
     generation: int | None = None  # in which it was digested, if that matters
@@ -62,6 +62,7 @@ class LearnedReward(NamedTuple):
     reward: Reward
     instead: Reward | None = None  # of this one, which counted before
     stats: bytes | None = None  # all of the task, where it was counted anew
+    time: float | None = None  # of its decision, where rewards age
 
 
 class Progress(NamedTuple):

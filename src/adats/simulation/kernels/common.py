@@ -17,7 +17,6 @@ inlined = numba.njit(inline="always", error_model="numpy")  # for formulas: a ca
 # theta, arms to pull first, draws; regret and actions, which are filled
 World = tuple[FloatArray, IntArray, FloatArray, FloatArray, IntArray]
 Policy = tuple[int, FloatArray, FloatArray, int]  # the fields of `CompiledPolicy`
-Round = tuple[int, float, int, FloatArray]  # its number and level, rounds left, what arms count
 
 
 class KnownRng(np.random.Generator):

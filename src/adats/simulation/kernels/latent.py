@@ -13,7 +13,6 @@ from adats.models.core.types import FloatArray, Rng
 from adats.models.latent.belief import FAR_CAUTION, LatentBelief
 from adats.simulation.kernels.common import (
     Policy,
-    Round,
     World,
     compiled,
     count_reward,
@@ -112,8 +111,7 @@ def latent_task(
             arm = greedy_arm(counts, logs, mean, spreads)
         else:
             apart(logs, weights, mean, upper, etas, spreads)
-            now = (number, levels[t], rounds - t, counted)
-            arm = index_arm(now, counts, weights, etas, spreads)
+            arm = index_arm(number, levels[t], rounds - t, counted, counts, weights, etas, spreads)
         if counts:
             y = poisson(theta[arm], draws[t])
             table[3, arm] += math.lgamma(y + 1.0)
@@ -190,10 +188,16 @@ def apart(
 
 @compiled
 def index_arm(
-    now: Round, counts: bool, weights: FloatArray, etas: FloatArray, variances: FloatArray
+    number: int,
+    level: float,
+    horizon: int,
+    counted: FloatArray,
+    counts: bool,
+    weights: FloatArray,
+    etas: FloatArray,
+    variances: FloatArray,
 ) -> int:
     """The arm with the highest index on the scale of eta, of which candidates have a row each."""
-    number, level, horizon, counted = now
     arm, highest = 0, -np.inf
     for k in range(etas.shape[1]):
         centre, second = 0.0, 0.0

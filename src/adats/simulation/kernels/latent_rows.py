@@ -144,8 +144,9 @@ def row_task(
                 arm = greedy_arm(counts, logs, etas, variances)
             else:
                 normalise(logs, weights)
-                now = (number, levels[t], rounds - t, counted)
-                arm = index_arm(now, counts, weights, etas, variances)
+                arm = index_arm(
+                    number, levels[t], rounds - t, counted, counts, weights, etas, variances
+                )
         place = arm if fixed else t
         rows[place] = shown[arm]
         if counts:
