@@ -99,6 +99,10 @@ class BeliefMixture(WeightedBelief):
     def upper(self, z: FloatArray | float) -> FloatArray:
         return quantile(self.below, np.stack([b.upper(z) for b in self._arms()]), z)
 
+    def rank(self, arm: int, reward: float) -> tuple[float, float]:
+        low, high = self.weights @ np.array([b.rank(arm, reward) for b in self._arms()])
+        return float(low), float(high)
+
     def tightened(self, pending: FloatArray) -> Self:
         """When pending pulls have come in as expected under each belief; no weight moves."""
         beliefs = tuple(belief.tightened(pending) for belief in self._arms())
