@@ -157,7 +157,8 @@ class Agent(BatchVerbs):
 
     @property
     def meta(self) -> Any:
-        """The belief over the task prior: the meta-posterior given all tasks."""
+        """The belief over the task prior: the meta-posterior given all tasks; where rewards age, as
+        they weigh at the newest of all."""
         return self._meta
 
     @property
@@ -175,26 +176,29 @@ class Agent(BatchVerbs):
         return named if isinstance(named, tuple) else (named,)
 
     def stats(self, task: Task) -> Any:
-        """The sufficient statistics of a task."""
+        """The sufficient statistics of a task; where rewards age, as they weighed at its last."""
         return self._known(task).stats
 
     def posterior(self, task: Task, *, time: float | None = None) -> Any:
         """The belief over theta of this task, from all data that the agent uses; where rewards
         age, at a time, or at that of the newest reward."""
-        setup, meta, state = self._setup, self._meta, self._known(task)
-        if setup.aging is not None:
-            now = self._time if time is None else self._now(time)
-            meta, state = setup.present(meta, self._time, state, now)
-        return setup.source.posterior(meta, state)
+        return self._setup.source.posterior(*self._shown(self._known(task), time))
 
-    def summary(self, task: Task | None = None) -> SummaryTable:
+    def _shown(self, state: TaskState, time: float | None) -> tuple[MetaBelief, TaskState]:
+        """What all taught, and a task, as they weigh at a time, or at that of the newest reward."""
+        now = self._time if time is None or self._setup.aging is None else self._now(time)
+        return self._setup.present(self._meta, self._time, state, now)
+
+    def summary(self, task: Task | None = None, *, time: float | None = None) -> SummaryTable:
         """A small table: of a task, what its arms did and what is believed of them; without one,
-        what is believed of a new task."""
+        what is believed of a new task. Where rewards age, all is as they weigh at a time, or at
+        that of the newest one."""
         if task is None:
-            table = prior_table(self._meta)
+            table = prior_table(self._shown(self._blank, time)[0])
             counts = f"{len(self._book):,} tasks, {self._decisions:,} decisions"
             return replace(table, title=f"{type(self).__name__}, {counts}; {table.title}")
-        stats, belief = self.stats(task), self.posterior(task)
+        meta, state = self._shown(self._known(task), time)
+        stats, belief = state.stats, self._setup.source.posterior(meta, state)
         more: dict[str, Any] = {}
         names: Sequence[Arm] | None = self._setup.arms.names
         if stats.arm_pulls is not None:
@@ -274,6 +278,8 @@ class Agent(BatchVerbs):
         meta, kept = self._meta, state
         if setup.aging is not None:
             now = self._now(time, asked=True)
+            if state.digest is None and setup.source.LEARNS:  # after a load, or with a new arm
+                kept = state = state._replace(digest=state.digested(meta))
             meta, state = setup.present(meta, self._time, state, now)
         elif time is None:
             now = clock_time(self._clock, self._decisions + 1)
@@ -363,6 +369,8 @@ class Agent(BatchVerbs):
             raise ValueError("give a reward, or pulls and successes")
 
         if setup.aging is None:
+            if time is not None:
+                checks.number("time", time)
             stats = learned(state.stats)
             if known is None:
                 state = setup.drawn(meta, state, self._rng)

@@ -17,7 +17,7 @@ from adats.agents.oracles import CheckedOracle, Oracle
 from adats.agents.policies import Policy, policy_from_dict, policy_to_dict
 from adats.agents.prior_source import Drawn, Fixed, Known, Marginal, PriorSource
 from adats.agents.steps import Setup, make_setup
-from adats.agents.task_columns import ColumnBook
+from adats.agents.task_columns import ColumnBook, times_of
 from adats.agents.task_state import TaskState, check_state, pack_states, task_name, unpack_states
 from adats.models.core import files
 from adats.models.core.checks import count_of
@@ -129,7 +129,10 @@ def _state(
     number = header.get("number") or agent_number(rng)
     rewarded = np.unpackbits(arrays["rewarded"]).astype(bool) if "rewarded" in arrays else ()
     tasks = _tasks(header, arrays, setup, meta)
-    time = header.get("time")
+    newest = header.get("time")
+    newest = NEVER if newest is None else number_of("time", newest)
+    if setup.aging is not None and not (times_of(tasks) <= newest).all():
+        raise ValueError(f"rewards of tasks are newer than the newest one, at {newest}")
     return AgentState(
         setup,
         meta,
@@ -138,7 +141,7 @@ def _state(
         decisions,
         number,
         np.array(rewarded, dtype=bool),
-        NEVER if time is None else number_of("time", time),
+        newest,
         checked_clock(header.get("clock", CLOCKS[0])),
         tuple(map(task_name, header.get("turns", ()))),
         _detector(header, arrays),

@@ -184,7 +184,9 @@ class MetaBeliefOf(Protocol[S, D, B]):
     Of many tasks at once the statistics are rows of `row_size` numbers, which is 0 where they have
     no fixed size; `row_of` makes one. `digest_many` and `posterior_many` are as `digest` and
     `posterior`, with a first axis for the task; digests that are approximate are found anew if
-    they are not `kept`. `draw_size` is the most numbers that `sample` gives.
+    they are not `kept`; with `APART_MANY` there is `posterior_apart_many`, for tasks each of which
+    sees another total, for that differs by a message. `draw_size` is the most numbers that `sample`
+    gives.
 
     Where digests are approximate they may become stale: `RENEWS` says so. `renewed` is the belief
     of the next `generation`, if it is time for that, and `replace_task` looks after it by itself;
@@ -197,6 +199,7 @@ class MetaBeliefOf(Protocol[S, D, B]):
 
     NAME: ClassVar[str]
     RENEWS: ClassVar[bool]
+    APART_MANY: ClassVar[bool]
 
     @property
     def model(self) -> str: ...
@@ -242,6 +245,7 @@ class MetaBeliefOf(Protocol[S, D, B]):
     def row_of(self, stats: S) -> FloatArray: ...
     def digest_many(self, rows: FloatArray, *, kept: bool = True) -> Digests: ...
     def posterior_many(self, digests: Any) -> Any: ...
+    def posterior_apart_many(self, digests: Any, changes: FloatArray) -> Any: ...
     def stale_rows(self, rows: FloatArray) -> BoolArray: ...
     def row_generations(self, rows: FloatArray) -> FloatArray: ...
     def sums(self) -> FloatArray: ...

@@ -21,7 +21,7 @@ from adats.models.core.types import (
     Rng,
     RowBelief,
 )
-from adats.models.core.weights import LIGHT, average, draw, log_of, quantile, spread
+from adats.models.core.weights import LIGHT, average, draw, log_of, picks, quantile, spread
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,9 +152,7 @@ class BeliefMixtures(BeliefMixture):
 
     def sample(self, rng: Draws) -> FloatArray:  # type: ignore[override]
         first = self.beliefs[0].mean
-        cumulative = np.cumsum(self.weights)
-        points = rng.random(len(first)) * cumulative[-1]
-        which = np.minimum(cumulative.searchsorted(points, side="right"), len(cumulative) - 1)
+        which = picks(self.weights, rng.random(len(first)))
         theta = np.empty(first.shape)
         for j in np.unique(which).tolist():
             tasks = np.flatnonzero(which == j)
