@@ -1,5 +1,5 @@
-"""Many runs at once of the detector of changes, in arrays: Gaussian arms or clicks, tasks one after
-another. It has formulas of its own, for single rewards that a prior with independent arms explains."""
+"""Many runs at once of the detector of changes, in arrays: Gaussian arms or clicks, one task after
+another. Its formulas are its own, for single rewards and a prior with independent arms."""
 
 from typing import NamedTuple
 
