@@ -63,7 +63,7 @@ def fit(
     Several files of statistics, kept by --stats, are added. Do not tell an agent the tasks of a
     log that its prior was fitted to: they would count twice.
     """
-    check_folder(report)
+    check_folder(report, "--report")
     for path in (out, stats):
         _check_file(path)
     if report is not None:
