@@ -204,6 +204,8 @@ STATS_FAULTS = [
     ),
     ("order of observations", {"count_reward": staticmethod(keep_last)}),
     ("batch add", {"add": lambda s, a, y: ArmStats.add(s, np.ravel(a)[:1], np.ravel(y)[:1])}),
+    ("half of a, twice", {"scaled": lambda s, _: s}),
+    ("a + b scaled", {"scaled": lambda s, f: type(s)(s.table * f + (f != 0.5))}),
     ("from_flat(flat)", {"from_flat": classmethod(lambda c, v: c(np.round(v).reshape(3, -1)))}),
 ]
 
@@ -300,6 +302,12 @@ def one_way_absorb(self, message):
     return GaussianMeta.absorb(self, np.abs(message))
 
 
+def absorbed_again(self, old, stats, changed, weight):
+    """A task whose pulls never lose weight."""
+    grown = old.stats if weight != 1.0 else stats
+    return GaussianMeta.replace_task(self, old, grown, changed, weight=weight)
+
+
 def no_evidence_prior(self, mu, *, design=None):
     prior = GaussianMeta.prior_given(self, mu, design=design)
     return spoiled(prior, condition=lambda s, _: Conditioned(np.nan, s))
@@ -356,7 +364,21 @@ META_FAULTS = [
     ("order of tasks", {"absorb": forgetting_absorb}),
     ("absorb(-message) restores", {"absorb": one_way_absorb}),
     ("digest depends on the model alone", {"digest": state_in_digest}),
-    ("digest of a task that grew", {"replace_task": lambda s, old, *_: (old, s)}),
+    ("digest of a task that grew", {"replace_task": lambda s, old, *_, **__: (old, s)}),
+    ("faded = messages that weigh less", {"faded": lambda s, _: s}),
+    (
+        "replace_task of a task that weighed less",
+        {"replace_task": lambda s, *a, **_: GaussianMeta.replace_task(s, *a[:2], range(2))},
+    ),
+    (
+        "digest of pulls that weigh less",
+        {"replace_task": lambda s, *a, weight=1.0: absorbed_again(s, *a, weight)},
+    ),
+    ("renew keeps the weights", {"renew": lambda s, d, _: (d, s.absorb(d[0].message))}),
+    (
+        "posterior_apart_many (mean)",
+        {"posterior_apart_many": lambda s, d, _: s.posterior_many(d)},
+    ),
     ("replace_task = absorb", {"replace_task": added_twice}),
     ("chain rule of evidence over tasks", {"log_evidence": lambda s: -s.mean.sum()}),
     ("chain rule of evidence over tasks", {"task_prior": shifted_prior}),
@@ -389,9 +411,9 @@ def digest_with(change):
         sites = found.stats.sites * np.reshape(change(stats.settled), (3, 1, 1))
         return found._replace(stats=found.stats.with_sites(sites, found.stats.anchor))
 
-    def replace_task(self, old, stats, _changed):
+    def replace_task(self, old, stats, _changed, *, weight=1.0):
         new = self.digest(stats.unsettled())
-        return new, self.absorb(new.message - old.message)
+        return new, self.absorb(new.message - weight * old.message)
 
     return {"digest": digest, "replace_task": replace_task}
 

@@ -27,7 +27,8 @@ Portrait = dict[str, FloatArray]  # what can be seen of an object from outside, 
 
 
 def check_stats(empty: Stats, observations: Observations) -> None:
-    """Statistics are a commutative group, immutable, and survive `flat` and `from_flat`.
+    """Statistics are a commutative group, can be scaled, never change, and survive `flat` and
+    `from_flat`.
 
     `empty` is the zero of the group; the observations must be at least two.
 
@@ -46,6 +47,8 @@ def check_stats(empty: Stats, observations: Observations) -> None:
         "order of observations": (_added(empty, observations[::-1]), both),
         "a + b = the observations of both": (a + b, both),
         "(a + b) - b = a": ((a + b) - b, a),
+        "half of a, twice = a": (a.scaled(0.5) + a.scaled(0.5), a),
+        "a + b scaled = each scaled": ((a + b).scaled(0.3), a.scaled(0.3) + b.scaled(0.3)),
         "batch add = one by one": (empty.add(np.array(actions), np.array(rewards)), both),
         "from_flat(flat) = the same": (type(both).from_flat(both.flat()), both),
     }
@@ -100,8 +103,8 @@ def check_meta(
     seed: int = 0,
     tolerance: float = 0.0,
 ) -> None:
-    """Messages of tasks add; evidence, prior and posterior of a task agree with each other; and
-    many tasks at once are as one by one.
+    """Messages of tasks add, and can lose weight; evidence, prior and posterior of a task agree
+    with each other; and many tasks at once are as one by one.
 
     `tasks` are the statistics of at least two different tasks, `designs` one design for each. With
     a `tolerance` a digest that is kept is exact, and one that is worked out anew nearly the same.
@@ -156,6 +159,24 @@ def check_meta(
                 expected = _look(conditioned.belief)
                 _alike("posterior = prior, conditioned", found, expected, tolerance)
 
+    faded, less = full.faded(0.5), meta.faded(0.5)
+    halves = [0.5 * message for message in messages]
+    _alike("faded = messages that weigh less", seen(faded), seen(_absorbed(less, halves)))
+    for i, (stats, phi, digest) in enumerate(zip(tasks, phis, digests, strict=True)):
+        others = _absorbed(less, halves[:i] + halves[i + 1 :])
+        aged, swapped = faded.replace_task(digest, digest.stats.scaled(0.25), (), weight=0.5)
+        wanted = seen(others.absorb(aged.message))
+        _alike("replace_task of a task that weighed less", seen(swapped), wanted)
+        if not tolerance:
+            fresh = meta.digest(stats.scaled(0.25), design=phi)
+            _same("digest of pulls that weigh less", aged.message, fresh.message)
+        conditioned = others.task_prior(design=phi).condition(stats.scaled(0.25))
+        found, expected = _look(swapped.posterior(aged)), _look(conditioned.belief)
+        _alike("posterior of pulls that weigh less", found, expected, tolerance)
+    again, kept_weights = faded.renew(digests, [0.5] * len(digests))
+    wanted = seen(_absorbed(less, [0.5 * digest.message for digest in again]))
+    _alike("renew keeps the weights", seen(kept_weights), wanted)
+
     if designs is None and meta.row_size:
         rows = np.stack([np.array(meta.row_of(digest.stats)) for digest in digests])
         _check_many(full, rows, digests)
@@ -201,6 +222,13 @@ def _check_many(meta: MetaBelief, rows: FloatArray, digests: Sequence[Any]) -> N
     parts = [meta.posterior(digest) for digest in digests]
     _same("posterior_many = posterior (mean)", beliefs.mean, [part.mean for part in parts])
     _same("posterior_many = posterior (scale)", beliefs.scale, [part.scale for part in parts])
+    if meta.APART_MANY:
+        changes = 0.5 * many.messages
+        apart = meta.posterior_apart_many(many, changes)
+        pairs = zip(digests, changes, strict=True)
+        parts = [meta.absorb(change).posterior(digest) for digest, change in pairs]
+        _same("posterior_apart_many (mean)", apart.mean, [part.mean for part in parts])
+        _same("posterior_apart_many (scale)", apart.scale, [part.scale for part in parts])
 
 
 def _that(law: str, holds: Any, found: object) -> None:

@@ -60,6 +60,12 @@ class Case(NamedTuple):
     grows: bool = True  # whether arms can be added
     exact: bool = True  # or does what is believed depend a little on the order of rewards?
 
+    @property
+    def lives(self):
+        """Its half-lives."""
+        names = ("half_life", "prior_half_life")
+        return {name: self.spec[name] for name in names if name in self.spec}
+
 
 ROWS = ((1.0, 0.0), (0.3, 0.9), (-0.5, 0.4))
 COV, TASK_COV = ((1.0, 0.3), (0.3, 0.5)), ((0.4, 0.1), (0.1, 0.2))
@@ -191,6 +197,10 @@ CASES: dict[str, Case] = {
     ),
 }
 
+LIVES = {"half_life": 6.0, "prior_half_life": 9.0}
+AGING = ("gaussian", "linear", "binary", "semi-bandit", "exactly two", "clicks", "events")
+CASES |= {f"{name}, aging": CASES[name]._replace(spec=CASES[name].spec | LIVES) for name in AGING}
+
 
 class Rules(NamedTuple):
     """What an experiment says about rewards, policies and holdouts."""
@@ -248,11 +258,18 @@ def with_tasks(agent, states):
     return AdaTS.from_state(state._replace(tasks=state.tasks | states))
 
 
-def state_before(agent, task):
-    """The parts of an agent, what it has learned, and the state of a task."""
+def state_before(agent, task, now):
+    """The parts of an agent, what it has learned, and the state of a task, as they weigh now."""
     state = agent.state()
-    fresh = state.setup.new_state(state.meta)
-    return state.setup, state.meta, state.tasks.get(task, fresh)
+    known = state.tasks.get(task, state.setup.new_state(state.meta))
+    return state.setup, *state.setup.present(state.meta, state.time, known, now)
+
+
+def meta_at(agent, now):
+    """What all taught an agent, as it weighs now."""
+    state = agent.state()
+    aging = state.setup.aging
+    return state.meta if aging is None else state.meta.faded(aging.faded(state.time, now))
 
 
 class Book:
@@ -315,7 +332,7 @@ class Book:
 
     def library(self, now, *, without=None):
         """The plain agent that was told all that counts, in the order of the decisions."""
-        rules, options = self.rules, dict(self.case.options)
+        rules, options = self.rules, dict(self.case.options) | self.case.lives
         policy = FarSighted(40.0) if rules.policy == "far" else rules.policy
         agent = AdaTS(self.case.meta(), seed=0, policy=policy, **options)
         for arm in self.added:
@@ -332,7 +349,7 @@ class Book:
                 action = tuple(noted.action) if isinstance(noted.action, list) else noted.action
                 row = noted.features
                 where = {"features": row} if row is not None else {"action": action}
-                agent.tell(task=noted.task, reward=reward, **where)
+                agent.tell(task=noted.task, reward=reward, time=noted.time, **where)
             elif not self.is_over(noted, now):
                 waiting[noted.task].append(noted)
         if rules.policy != "ts":
@@ -358,13 +375,13 @@ class Book:
         known = agent.state().tasks[task]
         return with_tasks(agent, {task: known._replace(rounds=len(made), pending=pending)})
 
-    def choice(self, agent, ask):
+    def choice(self, agent, ask, now):
         """What the library chooses from this state with the randomness of this decision."""
         bits = np.random.PCG64(0)
         bits.state = generator_state(self.rules.seed.to_bytes(8, "little"), ask.decision_id)
         rng = np.random.Generator(bits)
         agent = AdaTS.from_state(agent.state()._replace(rng=rng))
-        setup, meta, before = state_before(agent, ask.task)
+        setup, meta, before = state_before(agent, ask.task, now)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "propensities of 1")
             own = agent.ask(
@@ -373,6 +390,7 @@ class Book:
                 allowed=ask.allowed,
                 horizon=ask.horizon,
                 propensities=True,
+                time=now,
             )
         count = own.propensities.size
         names = self.names or list(range(count))
@@ -468,7 +486,7 @@ class Play:
         agent = book.library(self.now) if self.compare and book.case.exact else None
         decided = self.local.decide(name, ask)
         if agent is not None:
-            self._same_choice(name, ask, decided, book.choice(agent, ask))
+            self._same_choice(name, ask, decided, book.choice(agent, ask, self.now))
         assert decided.state_version == book.version
         features = None
         if ask.features is not None:
@@ -721,8 +739,8 @@ class Play:
             return
         for task in book.tasks:
             own, due, view = (
-                served.posterior(task),
-                agent.posterior(task),
+                served.posterior(task, self.now),
+                agent.posterior(task, time=self.now),
                 self.local.task(name, task),
             )
             assert view.state_version == book.version
@@ -733,7 +751,7 @@ class Play:
                 kept, known = served.task_cache.get(task), agent.state().tasks[task]
                 pairs += [(kept.rounds, known.rounds), (kept.pending, known.pending)]
         if book.tasks:  # the prior of a task is what the others taught
-            prior = book.library(self.now, without=task).meta.task_prior()
+            prior = meta_at(book.library(self.now, without=task), self.now).task_prior()
             pairs += [([p.prior_mean for p in view.parts], prior.mean)]
             pairs += [([p.prior_scale for p in view.parts], prior.scale)]
         own, due = (
@@ -745,7 +763,8 @@ class Play:
         """Statistics are the library's, and the total is that of the tasks as they are kept; what
         is believed is nearly the library's."""
         book, served = self.books[name], self.local.engine.served(TENANT, name)
-        nearly(served.snapshot.meta.task_prior(), agent.meta.task_prior())
+        now = served.snapshot.at(self.now)
+        nearly(now.meta.task_prior(), meta_at(agent, self.now).task_prior())
         meta = book.case.meta()
         for arm in book.added:
             meta = meta.with_arm(arm["name"], meta.arms.index(arm["like"]))
@@ -755,11 +774,12 @@ class Play:
             if book.rules.policy != "ts":
                 assert own.rounds == due.rounds
                 np.testing.assert_array_equal(own.pending, due.pending)
-            belief, view = served.posterior(task), self.local.task(name, task)
-            nearly(belief, agent.posterior(task))
+            belief, view = served.posterior(task, self.now), self.local.task(name, task)
+            nearly(belief, agent.posterior(task, time=self.now))
             np.testing.assert_allclose([p.mean for p in view.parts], belief.mean, **CLOSE)
-            meta = meta.absorb(served.snapshot.meta.digest(own.stats).message)
-        np.testing.assert_allclose(meta.total.value(), served.snapshot.meta.total.value(), **CLOSE)
+            message = now.meta.digest(own.stats).message
+            meta = meta.absorb(now.setup.weight(own, now.time) * message)
+        np.testing.assert_allclose(meta.total.value(), now.meta.total.value(), **CLOSE)
 
     def _meta_pairs(self, name, agent):
         book, view = self.books[name], self.local.meta(name)
@@ -770,13 +790,14 @@ class Play:
         assert view.prior_version == 1 + len(book.added)
         linear = book.case.spec["model"] == "linear"
         assert [p.name for p in view.parts] == ([0, 1] if linear else book.names)
-        prior, kept = agent.meta.task_prior(), prior_from_dict(view.prior, "meta")
+        meta, kept = meta_at(agent, self.now), prior_from_dict(view.prior, "meta")
+        prior = meta.task_prior()
         return [
-            (view.log_evidence, agent.meta.log_evidence()),
+            (view.log_evidence, meta.log_evidence()),
             ([p.mean for p in view.parts], prior.mean),
             ([p.scale for p in view.parts], prior.scale),
             (kept.task_prior().mean, prior.mean),
-            (kept.log_evidence(), agent.meta.log_evidence()),
+            (kept.log_evidence(), meta.log_evidence()),
         ]
 
 

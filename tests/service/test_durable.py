@@ -5,6 +5,8 @@ import errno
 import os
 import signal
 import sqlite3
+import threading
+import time
 
 import pytest
 
@@ -12,6 +14,7 @@ from adats.service.commit_queue import CommitQueue
 from adats.service.engine import Engine
 from adats.service.errors import StoreError
 from adats.service.messages import DecisionRequest, RewardRequest
+from adats.service.stores import sqlite as sqlite_store
 from adats.service.stores.sqlite import SQLiteStore
 from adats.service.stores.sqlite_file import commits_witnessed
 from hammer import (
@@ -89,13 +92,93 @@ def test_a_store_that_acknowledges_before_it_commits_is_found_out(tmp_path):
         check_log(db, clients)
 
 
-def test_the_log_is_written_ahead_and_synced_at_every_commit(tmp_path):
-    store = SQLiteStore(tmp_path / "x.db")
-    try:
-        for pragma, wanted in (("journal_mode", "wal"), ("synchronous", 2)):
-            assert store._connection.execute(f"PRAGMA {pragma}").fetchone() == (wanted,)
-    finally:
+class Disk:
+    """What of a store has reached the disk: its log as it was when it was synced last."""
+
+    def __init__(self, db, monkeypatch):
+        self.db, self.log, self.overlapped = db, b"", 0
+        self._real = sqlite_store.sync_file
+        monkeypatch.setattr(sqlite_store, "sync_file", self._sync)
+
+    def _sync(self, file):
+        log = self.db.with_name("x.db-wal")
+        written = log.read_bytes()  # whatever comes later is not in it
+        time.sleep(0.01)
+        self._real(file)
+        self.overlapped += log.stat().st_size > len(written)
+        self.log = written
+
+    def after_a_power_cut(self, folder):
+        folder.mkdir()
+        (folder / "x.db").write_bytes(self.db.read_bytes())
+        (folder / "x.db-wal").write_bytes(self.log)
+        return SQLiteStore(folder / "x.db")
+
+
+def test_what_is_answered_has_reached_the_disk(tmp_path, monkeypatch):
+    """After each answer the power could be cut; groups overlap, and there is no checkpoint."""
+    disk = Disk(tmp_path / "x.db", monkeypatch)
+    local = Local(tmp_path / "x.db")
+    local.put("x", GAUSSIAN)
+    local.store._run("PRAGMA wal_autocheckpoint = 0")
+    cuts = []
+
+    async def client(queue, number):
+        for i in range(12):
+            name = f"d{number}-{i}"
+            asked = DecisionRequest(f"t{number}", name)
+            await asyncio.sleep(0.003 * number)  # not all of them together
+            await queue.do(local.engine.decide, "default", "x", asked)
+            await queue.do(local.engine.reward, "default", "x", RewardRequest(name, 1.0))
+            if i % 4 == 0:
+                cuts.append((name, disk.log))
+
+    async def play():
+        queue = CommitQueue(local.engine)
+        queue.start()
+        await asyncio.gather(*(client(queue, number) for number in range(6)))
+        await queue.close()
+
+    asyncio.run(play())
+    for number, (name, disk.log) in enumerate(cuts):
+        store = disk.after_a_power_cut(tmp_path / f"cut-{number}")
+        assert store.decision(1, name).counted == 1.0
         store.close()
+    assert len(cuts) == 18
+    assert disk.overlapped  # groups were written while others were on their way to the disk
+    local.close()
+
+
+def test_a_group_begins_while_the_last_one_is_not_on_the_disk(tmp_path, monkeypatch):
+    disk = threading.Event()
+    monkeypatch.setattr(sqlite_store, "sync_file", lambda _: disk.wait(30))
+    disk.set()
+    local = Local(tmp_path / "x.db")
+    local.put("x", GAUSSIAN)
+
+    async def play():
+        queue = CommitQueue(local.engine)
+        queue.start()
+        disk.clear()
+        asked = []
+        for i in range(3):  # of the same task: each builds on what the one before left
+            ask = DecisionRequest("t", f"d{i}")
+            asked.append(asyncio.create_task(queue.do(local.engine.decide, "default", "x", ask)))
+            saved = queue.groups
+            while queue.groups == saved:
+                await asyncio.sleep(0.001)
+        assert not any(one.done() for one in asked)
+        assert local.store._commits == commits_witnessed(local.store.path) + 3
+        disk.set()
+        found = await asyncio.gather(*asked)
+        assert local.store._commits == commits_witnessed(local.store.path)
+        await queue.close()
+        return found
+
+    found = asyncio.run(play())
+    assert [one.decision_id for one in found] == ["d0", "d1", "d2"]
+    assert [one.state_version for one in found] == [0, 1, 2]
+    local.close()
 
 
 def test_operations_of_many_connections_share_commits(tmp_path):
@@ -124,9 +207,15 @@ def groups(url):
 
 
 class Failing(SQLiteStore):
-    """Its commits fail, before or after they have been made, while it is told so."""
+    """Its commits fail, before or after they have been made, while it is told so; or they do not
+    reach the disk."""
 
     when = None
+
+    def sync(self):
+        if self.when == "sync":
+            self._synced = -1
+        super().sync()
 
     def save(self, changes):
         if self.when == "before":
@@ -155,12 +244,20 @@ def ask_and_tell(engine, count=3):
     return asyncio.run(play())
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_nothing_is_acknowledged_whose_commit_failed(tmp_path, when):
+@pytest.mark.parametrize("when", ["before", "after", "sync"])
+def test_nothing_is_acknowledged_whose_commit_failed(tmp_path, when, monkeypatch):
+    real = sqlite_store.sync_file
+
+    def sync_file(file):
+        if store.when == "sync":
+            raise OSError(errno.EIO, "Input/output error")
+        real(file)
+
     made = Local(tmp_path / "x.db")
     made.put("x", GAUSSIAN)
     made.close()
     store = Failing(tmp_path / "x.db")
+    monkeypatch.setattr(sqlite_store, "sync_file", sync_file)
     try:
         engine = Engine(store)
         store.when = when

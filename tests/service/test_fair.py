@@ -74,7 +74,7 @@ class Nothing:
     def begin(self):
         pass
 
-    flush = commit = undo = rollback = begin
+    flush = save = sync = undo = rollback = begin
 
     def load(self, asked):
         pass

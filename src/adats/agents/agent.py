@@ -15,6 +15,7 @@ from adats.agents import agent_files, decision_numbers
 from adats.agents.agent_files import AgentState
 from adats.agents.aging import (
     CLOCKS,
+    LIGHT,
     NEVER,
     aging_of,
     checked_clock,
@@ -23,6 +24,7 @@ from adats.agents.aging import (
     time_of_reward,
 )
 from adats.agents.batch_verbs import BatchVerbs
+from adats.agents.change_detection import FoundChange, Surprise, anew, detector_of, surprises
 from adats.agents.decision import Decision
 from adats.agents.decision_numbers import OF_A_BATCH
 from adats.agents.oracles import Oracle
@@ -76,6 +78,7 @@ class Agent(BatchVerbs):
         half_life: float | None = None,
         prior_half_life: float | None = None,
         clock: str = CLOCKS[0],
+        detect_changes: bool = False,
     ) -> None:
         """`features` are given here once for linear models with fixed arms, or to every `ask`.
 
@@ -89,7 +92,8 @@ class Agent(BatchVerbs):
         A reward that is `half_life` old weighs half in its task, and a task whose last reward is
         `prior_half_life` old weighs half in what all tasks taught; both are in the unit of the
         times that `ask` and `tell` are given. Where none is given, the `clock` has it: "seconds",
-        or "rounds", in which each decision is one.
+        or "rounds", in which each decision is one. With `detect_changes` the agent warns if the
+        prior, or tasks, seem to move; see `changes`.
         """
         setup = make_setup(
             meta,
@@ -113,7 +117,8 @@ class Agent(BatchVerbs):
         rng = np.random.default_rng(seed)
         number = decision_numbers.agent_number(rng)
         clock = checked_clock(clock)
-        self._set(AgentState(setup, meta, {}, rng, 0, number, clock=clock))
+        detector = detector_of(setup, detect_changes)
+        self._set(AgentState(setup, meta, {}, rng, 0, number, clock=clock, detector=detector))
         self._columns = columns
         if columns:
             self._use_columns()
@@ -121,7 +126,7 @@ class Agent(BatchVerbs):
     @classmethod
     def from_state(cls, state: AgentState) -> Self:
         """An agent made of what `state` gave; tasks in columns are copied."""
-        return cls._made_of(state._replace(tasks=copy(state.tasks)))
+        return cls._made_of(state._replace(tasks=copy(state.tasks), detector=copy(state.detector)))
 
     @classmethod
     def _made_of(cls, state: AgentState) -> Self:
@@ -136,6 +141,7 @@ class Agent(BatchVerbs):
         self._rng, self._decisions = state.rng, state.decisions
         self._number, self._rewarded = state.number, state.rewarded
         self._time, self._clock = state.time, state.clock
+        self._detector = state.detector
         self._columns = None
         self._warned = False  # about propensities of 1
         self._said_unit = False
@@ -143,6 +149,7 @@ class Agent(BatchVerbs):
         # the last decisions of `ask` that got a reward; a dict would be slow to find the first
         self._told: OrderedDict[Any, None] = OrderedDict()
         self._stale: list[Task] | None = None  # to be brought up to date; None: not known
+        self._turns: OrderedDict[Task, None] = OrderedDict.fromkeys(state.turns)
         self._kept: dict[Task, TaskState | None] | None = None  # for a batch that fails to put back
         self._blank = self._setup.new_state(self._meta)  # of a task of which nothing is known
 
@@ -150,7 +157,8 @@ class Agent(BatchVerbs):
 
     @property
     def meta(self) -> Any:
-        """The belief over the task prior: the meta-posterior given all tasks."""
+        """The belief over the task prior: the meta-posterior given all tasks; where rewards age, as
+        they weigh at the newest of all."""
         return self._meta
 
     @property
@@ -168,26 +176,29 @@ class Agent(BatchVerbs):
         return named if isinstance(named, tuple) else (named,)
 
     def stats(self, task: Task) -> Any:
-        """The sufficient statistics of a task."""
+        """The sufficient statistics of a task; where rewards age, as they weighed at its last."""
         return self._known(task).stats
 
     def posterior(self, task: Task, *, time: float | None = None) -> Any:
         """The belief over theta of this task, from all data that the agent uses; where rewards
         age, at a time, or at that of the newest reward."""
-        setup, meta, state = self._setup, self._meta, self._known(task)
-        if setup.aging is not None:
-            now = self._time if time is None else self._now(time)
-            meta, state = setup.present(meta, self._time, state, now)
-        return setup.source.posterior(meta, state)
+        return self._setup.source.posterior(*self._shown(self._known(task), time))
 
-    def summary(self, task: Task | None = None) -> SummaryTable:
+    def _shown(self, state: TaskState, time: float | None) -> tuple[MetaBelief, TaskState]:
+        """What all taught, and a task, as they weigh at a time, or at that of the newest reward."""
+        now = self._time if time is None or self._setup.aging is None else self._now(time)
+        return self._setup.present(self._meta, self._time, state, now)
+
+    def summary(self, task: Task | None = None, *, time: float | None = None) -> SummaryTable:
         """A small table: of a task, what its arms did and what is believed of them; without one,
-        what is believed of a new task."""
+        what is believed of a new task. Where rewards age, all is as they weigh at a time, or at
+        that of the newest one."""
         if task is None:
-            table = prior_table(self._meta)
+            table = prior_table(self._shown(self._blank, time)[0])
             counts = f"{len(self._book):,} tasks, {self._decisions:,} decisions"
             return replace(table, title=f"{type(self).__name__}, {counts}; {table.title}")
-        stats, belief = self.stats(task), self.posterior(task)
+        meta, state = self._shown(self._known(task), time)
+        stats, belief = state.stats, self._setup.source.posterior(meta, state)
         more: dict[str, Any] = {}
         names: Sequence[Arm] | None = self._setup.arms.names
         if stats.arm_pulls is not None:
@@ -197,6 +208,17 @@ class Agent(BatchVerbs):
             if chances is not None:
                 more["best"] = chances
         return belief_table(f"{type(self).__name__}, task {task!r}", names, belief, **more)
+
+    @property
+    def changes(self) -> tuple[FoundChange, ...]:
+        """What seems to have moved, if the agent detects changes: of the prior, and of tasks, a
+        warning or an alarm, with the reward that it was found at."""
+        return () if self._detector is None else self._detector.watch.changes
+
+    def watch_anew(self) -> None:
+        """Forget the changes that were found, and look for others from now on."""
+        if self._detector is not None:
+            self._detector.watch = anew(self._detector.watch)
 
     def __repr__(self) -> str:
         return repr(self.summary())
@@ -209,7 +231,15 @@ class Agent(BatchVerbs):
         tasks = dict(self._book) if isinstance(self._book, DictBook) else self._book
         counts = (self._decisions, self._number, self._rewarded)
         return AgentState(
-            self._setup, self._meta, tasks, self._rng, *counts, self._time, self._clock
+            self._setup,
+            self._meta,
+            tasks,
+            self._rng,
+            *counts,
+            self._time,
+            self._clock,
+            tuple(self._turns),
+            copy(self._detector),
         )
 
     # the two verbs
@@ -248,6 +278,8 @@ class Agent(BatchVerbs):
         meta, kept = self._meta, state
         if setup.aging is not None:
             now = self._now(time, asked=True)
+            if state.digest is None and setup.source.LEARNS:  # after a load, or with a new arm
+                kept = state = state._replace(digest=state.digested(meta))
             meta, state = setup.present(meta, self._time, state, now)
         elif time is None:
             now = clock_time(self._clock, self._decisions + 1)
@@ -327,6 +359,7 @@ class Agent(BatchVerbs):
         state = self._opened(task, known, design) if known is None or design is not None else known
         pulled = self._setup.arms.pulled(action, features)
         setup, meta, decided = self._setup, self._meta, decision is not None
+        before, moment = state, None
 
         def learned(stats: Any) -> Any:
             if pulls is None and successes is None:
@@ -336,6 +369,8 @@ class Agent(BatchVerbs):
             raise ValueError("give a reward, or pulls and successes")
 
         if setup.aging is None:
+            if time is not None:
+                checks.number("time", time)
             stats = learned(state.stats)
             if known is None:
                 state = setup.drawn(meta, state, self._rng)
@@ -349,7 +384,14 @@ class Agent(BatchVerbs):
             state, meta = setup.learn_at(
                 meta, self._time, state, learned, pulled, moment, decided=decided
             )
+        found = []
+        if self._detector is not None and reward is not None:
+            found = self._surprises(before, pulled, reward, moment)
+        if moment is not None:
             self._time = max(self._time, moment)
+            if meta.RENEWS:
+                self._turns[task] = None
+                self._turns.move_to_end(task)
         self._book.put(task, state)
         if counts is not None:
             self._rewarded = decision_numbers.with_rewards(self._rewarded, counts)
@@ -358,6 +400,18 @@ class Agent(BatchVerbs):
             if len(self._told) > REMEMBERED:
                 self._told.popitem(last=False)
         self._go_on_with(meta)
+        for change in self._detector.see(task, found) if self._detector is not None else ():
+            warnings.warn(str(change), stacklevel=2)
+
+    def _surprises(
+        self, state: TaskState, pulled: Any, rewards: Any, moment: float | None
+    ) -> list[Surprise]:
+        """How rewards compare with what is believed before them."""
+        meta = self._meta
+        if moment is not None:
+            now = max(self._time, moment)
+            meta, state = self._setup.present(meta, self._time, state, now)
+        return surprises(self._setup, meta, state, pulled, rewards)
 
     def _go_on_with(self, meta: MetaBelief) -> None:
         """What all tasks have taught now; the next stale ones are brought up to date."""
@@ -366,23 +420,46 @@ class Agent(BatchVerbs):
         self._meta = meta
         if not meta.generation:
             return
+        most = meta.renewals(1)
+        stale = (
+            self._stale_of(meta, most) if self._setup.aging is None else self._in_turn(meta, most)
+        )
+        if not stale:
+            return
+        if self._kept is not None:
+            self._kept = {**stale, **self._kept}
+        states, self._meta = self._setup.renew(meta, list(stale.values()), self._time)
+        for task, state in zip(stale, states, strict=True):
+            self._book.put(task, state)
+
+    def _stale_of(self, meta: MetaBelief, most: int) -> dict[Task, TaskState]:
+        """Tasks that had better be digested anew, of a list that is made once a generation."""
         if self._stale is None:
             self._stale = self._book.stale(meta)
             self._stale.reverse()
-        if not self._stale:
-            return
         found: dict[Task, TaskState] = {}
-        most = meta.renewals(1)
         while self._stale and len(found) < most:
             task = self._stale.pop()
             state = self._book.get(task)
             if state is not None and meta.is_stale(state.stats):
                 found[task] = state
-                if self._kept is not None:
-                    self._kept.setdefault(task, state)
-        states, self._meta = self._setup.renew(meta, list(found.values()), self._time)
-        for task, state in zip(found, states, strict=True):
-            self._book.put(task, state)
+        return found
+
+    def _in_turn(self, meta: MetaBelief, most: int) -> dict[Task, TaskState]:
+        """The same where tasks lose weight: no list of all, for generations may be short, but the
+        order in which those that still weigh something were digested."""
+        found: dict[Task, TaskState] = {}
+        while len(found) < min(most, len(self._turns)):
+            task = next(iter(self._turns))
+            state = self._book.get(task)
+            if state is None or self._setup.weight(state, self._time) < LIGHT:
+                del self._turns[task]
+            elif meta.is_stale(state.stats):
+                self._turns.move_to_end(task)
+                found[task] = state
+            else:
+                break
+        return found
 
     # lifecycle
 
@@ -395,6 +472,8 @@ class Agent(BatchVerbs):
         """Take the task out: the state is that of the remaining log, its actions as given."""
         meta = self._setup.forget(self._meta, self._known(task), self._time)
         self._book.delete(task_name(task))
+        if self._detector is not None:
+            self._detector.tasks.pop(task_name(task), None)
         self._go_on_with(meta)
 
     def add_arm(

@@ -11,12 +11,13 @@ import numpy as np
 from adats.agents import oracles
 from adats.agents.aging import CLOCKS, NEVER, aging_of, checked_clock
 from adats.agents.batches import layout_of
+from adats.agents.change_detection import Detector, task_watch_from_flat, watch_from_dict
 from adats.agents.decision_numbers import agent_number
 from adats.agents.oracles import CheckedOracle, Oracle
 from adats.agents.policies import Policy, policy_from_dict, policy_to_dict
 from adats.agents.prior_source import Drawn, Fixed, Known, Marginal, PriorSource
 from adats.agents.steps import Setup, make_setup
-from adats.agents.task_columns import ColumnBook
+from adats.agents.task_columns import ColumnBook, times_of
 from adats.agents.task_state import TaskState, check_state, pack_states, task_name, unpack_states
 from adats.models.core import files
 from adats.models.core.checks import count_of
@@ -48,6 +49,8 @@ class AgentState(NamedTuple):
     rewarded: BoolArray = np.zeros(0, dtype=bool)  # which decisions of batches have a reward
     time: float = NEVER  # since when what all tasks taught has not lost weight
     clock: str = CLOCKS[0]
+    turns: tuple[Task, ...] = ()  # tasks that weigh something, the oldest digests first
+    detector: Detector | None = None
 
 
 def write_agent(path: AnyPath, kind: str, state: AgentState) -> None:
@@ -70,7 +73,12 @@ def write_agent(path: AnyPath, kind: str, state: AgentState) -> None:
         lives = [None if math.isinf(life) else life for life in setup.aging]
         time = None if state.time == NEVER else state.time
         header |= {"half_lives": lives, "time": time, "clock": state.clock}
+        header["turns"] = list(state.turns)
     arrays: dict[str, Any] = {"rewarded": np.packbits(state.rewarded)}
+    if state.detector is not None:
+        header["watch"] = state.detector.watch.to_dict()
+        header["watched"] = list(state.detector.tasks)
+        arrays |= files.pack("watched", [one.flat() for one in state.detector.tasks.values()])
     states, version = state.tasks, 1
     if isinstance(states, ColumnBook):
         header["columns"], arrays["columns"], states = states.split()
@@ -121,7 +129,10 @@ def _state(
     number = header.get("number") or agent_number(rng)
     rewarded = np.unpackbits(arrays["rewarded"]).astype(bool) if "rewarded" in arrays else ()
     tasks = _tasks(header, arrays, setup, meta)
-    time = header.get("time")
+    newest = header.get("time")
+    newest = NEVER if newest is None else number_of("time", newest)
+    if setup.aging is not None and not (times_of(tasks) <= newest).all():
+        raise ValueError(f"rewards of tasks are newer than the newest one, at {newest}")
     return AgentState(
         setup,
         meta,
@@ -130,9 +141,21 @@ def _state(
         decisions,
         number,
         np.array(rewarded, dtype=bool),
-        NEVER if time is None else number_of("time", time),
+        newest,
         checked_clock(header.get("clock", CLOCKS[0])),
+        tuple(map(task_name, header.get("turns", ()))),
+        _detector(header, arrays),
     )
+
+
+def _detector(header: dict[str, Any], arrays: dict[str, Any]) -> Detector | None:
+    if "watch" not in header:
+        return None
+    known = [
+        task_watch_from_flat(one) for one in files.unpack("watched", arrays) if one is not None
+    ]
+    tasks = zip(map(task_name, header["watched"]), known, strict=True)
+    return Detector(watch_from_dict(header["watch"]), dict(tasks))
 
 
 def _tasks(

@@ -8,14 +8,21 @@ import numpy as np
 
 from adats.models.core import checks
 from adats.models.core.errors import InvalidValue
+from adats.models.core.types import FloatArray
 
 NEVER = -math.inf  # the time of the last reward, where there was none
 CLOCKS = ("seconds", "rounds")  # where time comes from if it is not given
 SITES_LAST = 4.0  # times in a half-life at which sites are found anew; in between they are scaled
+LIGHT = 1e-3  # the weight of a task that is not looked at any more
 UNITS_APART = 1e6  # half-lives that go by at once only if times are in another unit
+NOTHING_LEFT = 1e3  # half-lives after which a reward weighs nothing
 OTHER_UNIT = (
     "time goes on by {:g} at once, and the half-life is {:g}: are they in the same unit? "
     "nothing is left of what was learned before"
+)
+TOO_LATE = (
+    "a reward is {:g} older than the newest one, and the half-life is {:g}: is its time in the "
+    "same unit? it weighs nothing"
 )
 
 
@@ -32,6 +39,13 @@ class Aging(NamedTuple):
     def prior_weight(self, age: float) -> float:
         return math.exp2(-age / self.prior_half_life)
 
+    def task_weights(self, ages: FloatArray) -> FloatArray:
+        """Of many."""
+        return np.exp2(-ages / self.half_life)
+
+    def prior_weights(self, ages: FloatArray) -> FloatArray:
+        return np.exp2(-ages / self.prior_half_life)
+
     def faded(self, then: float, now: float) -> float:
         """What is left at a later time of what all tasks had taught, if they had."""
         return 1.0 if then == NEVER else self.prior_weight(now - then)
@@ -42,11 +56,16 @@ class Aging(NamedTuple):
         return now - then >= lasts or math.floor(then / lasts) != math.floor(now / lasts)
 
     def other_unit(self, newest: float, now: float) -> str | None:
-        """What to say where so much time goes by that units cannot be the same."""
+        """What to say where times are so far apart that units are hardly the same."""
         gone, least = now - newest, min(self)
-        if newest == NEVER or gone <= UNITS_APART * least:
+        if newest == NEVER or -NOTHING_LEFT * least <= gone <= UNITS_APART * least:
             return None
-        return OTHER_UNIT.format(gone, least)
+        return OTHER_UNIT.format(gone, least) if gone > 0 else TOO_LATE.format(-gone, least)
+
+
+def ages_of(times: FloatArray, now: FloatArray | float) -> FloatArray:
+    """Of many tasks at a time; 0 where there was no reward yet."""
+    return np.where(times == NEVER, 0.0, now - np.where(times == NEVER, 0.0, times))
 
 
 def aging_of(half_life: float | None, prior_half_life: float | None) -> Aging | None:

@@ -1,13 +1,17 @@
 """`ask_many` and `tell_many` of an agent: one batch of decisions, one batch of rewards."""
 
 import warnings
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from adats.agents import batch_requests, batches, decision_numbers
+from adats.agents.change_detection import Detector
 from adats.agents.decision import Decision
 from adats.agents.decision_numbers import OF_A_BATCH
 from adats.agents.decisions import Column, Decisions, columns_of, named, task_column
@@ -44,8 +48,10 @@ class BatchVerbs:
     _rewarded: BoolArray  # which decisions of batches have their reward
     _columns: bool | None  # whether tasks are in columns; None: if there are many
     _stale: list[Task] | None
+    _turns: OrderedDict[Task, None]
     _kept: dict[Task, TaskState | None] | None
     _said_one_by_one: bool
+    _detector: Detector | None
 
     def ask_many(
         self,
@@ -73,13 +79,15 @@ class BatchVerbs:
         if reason is None:
             reason = batches.why_one_by_one(self._setup, self._meta, request)
         book = self._columns_of(names) if reason is None else None
+        now = None if self._setup.aging is None else self._now(time, asked=True)
         before = self._rng.bit_generator.state
         try:
             if book is None:
                 self._check_not_finished(names)
-                return self._ask_each(request, allowed, {"design": design, "time": time}, reason)
+                return self._ask_each(request, allowed, {"design": design, "time": now}, reason)
             draws = StreamDraws(self._rng)
-            answers = batches.decide_many(self._setup, self._meta, book, request, draws)
+            moment = batches.STILL if now is None else batches.Moment(self._time, now)
+            answers = batches.decide_many(self._setup, self._meta, book, request, draws, moment)
         except BaseException:
             self._rng.bit_generator.state = before
             raise
@@ -95,6 +103,7 @@ class BatchVerbs:
             numbers,
             answers.chances,
             batches.features_of(request.features, places, answers.actions),
+            None if now is None else np.full(len(names), now),
         )
 
     def tell_many(self, frame: Any) -> None:
@@ -109,8 +118,10 @@ class BatchVerbs:
         """
         reason = None
         setup = self._setup
-        if setup.aging is not None:
-            reason = batches.AGES
+        if self._detector is not None:
+            reason = "a detector of changes, which takes one reward after the other"
+        elif setup.aging is not None and self._meta.RENEWS:
+            reason = f"half-lives with a {self._meta.model} model"
         elif self._meta.row_size == 0:
             reason = f"a {self._meta.model} model with features"
         elif not setup.rule.single:
@@ -121,8 +132,15 @@ class BatchVerbs:
         if reason is not None:
             self._tell_each(columns_of(frame), reason)
             return
-        table = rewards_of(frame, setup.arms, self._meta, summed=not setup.counts_pending)
-        tasks, counts = table.rewards.tasks, self._counts_of(table.numbers)
+        aged = setup.aging is not None
+        summed = not (setup.counts_pending or aged)
+        table = rewards_of(frame, setup.arms, self._meta, summed=summed, aged=aged)
+        rewards, counts = table.rewards, self._counts_of(table.numbers)
+        tasks, newest = rewards.tasks, self._time
+        if aged and len(tasks):
+            times = np.full(len(tasks), self._now(None)) if rewards.times is None else rewards.times
+            rewards, newest = rewards._replace(times=times), max(newest, float(times.max()))
+            self._check_unit(newest)
         reason = self._why_apart(tasks)
         if reason is not None:
             self._tell_each(columns_of(frame), reason)
@@ -130,11 +148,11 @@ class BatchVerbs:
         book = self._columns_of(tasks, others=self._meta.RENEWS)
         before = self._rng.bit_generator.state
         try:
-            meta = batches.learn_many(self._setup, self._meta, book, table.rewards, self._rng)
+            meta = batches.learn_many(setup, self._meta, book, rewards, self._rng, self._time)
         except BaseException:
             self._rng.bit_generator.state = before
             raise
-        self._meta, self._stale = meta, None
+        self._meta, self._time, self._stale = meta, newest, None
         self._put_back(book)
         if counts is not None:
             self._rewarded = decision_numbers.with_rewards(self._rewarded, counts)
@@ -250,7 +268,9 @@ class BatchVerbs:
             if isinstance(error, ValueError):
                 raise RowsError([i], str(error)) from None
             raise
-        return Decisions.of([d for d in found if d is not None], self._number * OF_A_BATCH)
+        made = Decisions.of([d for d in found if d is not None], self._number * OF_A_BATCH)
+        now = same["time"]
+        return made if now is None else replace(made, time=np.full(len(made), now))
 
     def _tell_each(self, columns: dict[str, Column], reason: str) -> None:
         """All rewards, or none of them."""
@@ -259,14 +279,16 @@ class BatchVerbs:
             columns = columns | {"time": np.full(len(tasks_in(columns)), self._now(None))}
         rows = list(reward_rows(columns, self._setup.arms))
         counts = self._counts_of(decision_ids(columns))
-        kept = self._kept = {task: self._book.get(task) for task in tasks_in(columns)}
+        self._kept = {task: self._book.get(task) for task in tasks_in(columns)}
         meta, count, rewarded = (self._meta, self._time), self._decisions, self._rewarded
+        turns, detector = self._turns.copy(), copy(self._detector)
         try:
             for i, options in enumerate(rows):  # noqa: B007
                 self.tell(**options)
         except BaseException as error:
-            self._restore(kept, meta, count)
-            self._rewarded = rewarded
+            self._restore(self._kept, meta, count)
+            self._rewarded, self._turns = rewarded, turns
+            self._detector = detector
             if isinstance(error, ValueError):
                 more = bad_rows(rows[i + 1 :], self._setup.arms, self._meta)
                 raise RowsError([i, *more], str(error)) from None
@@ -290,4 +312,5 @@ class BatchVerbs:
         ask: Callable[..., Decision]
         tell: Callable[..., None]
         _warn: Callable[[], None]
-        _now: Callable[[float | None], float]
+        _now: Callable[..., float]
+    _check_unit: Callable[[float], None]

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from adats.agents.aging import NEVER, ages_of
 from adats.agents.batch_requests import BatchRequest, Tasks, names_of, part_of
 from adats.agents.policies import Scene, policy_to_dict
 from adats.agents.steps import Setup
@@ -15,7 +16,6 @@ from adats.models.core.types import BoolArray, FloatArray, IntArray, MetaBelief,
 
 NUMBERS = 1 << 18  # in the statistics of so many tasks as are decided for at a time
 MOST_TASKS = 16384  # at a time
-AGES = "half-lives, which give every task a weight of its own"
 RENEWALS = 4  # of all digests, at most, after a batch
 
 
@@ -33,6 +33,17 @@ class Rewards(NamedTuple):
     pulled: Any  # arms by index, or rows of features
     sums: FloatArray  # what each adds to the statistics, a column a reward
     decided: BoolArray  # whether each is of a decision
+    times: FloatArray | None = None  # where rewards age
+
+
+class Moment(NamedTuple):
+    """Decisions are made `now`; what all tasks taught is as it weighed at another time."""
+
+    since: float
+    now: float
+
+
+STILL = Moment(NEVER, NEVER)  # where nothing ages
 
 
 def chunks(tasks: int, size: int = MOST_TASKS) -> Iterator[slice]:
@@ -42,8 +53,6 @@ def chunks(tasks: int, size: int = MOST_TASKS) -> Iterator[slice]:
 
 def why_one_by_one(setup: Setup, meta: MetaBelief, request: BatchRequest) -> str | None:
     """Why decisions of such an agent cannot be made at once; None if they can."""
-    if setup.aging is not None:
-        return AGES
     if setup.explore_first:
         return "forced exploration"
     if not setup.rule.single:
@@ -55,6 +64,11 @@ def why_one_by_one(setup: Setup, meta: MetaBelief, request: BatchRequest) -> str
     belief = setup.source.posterior_many(meta, meta.row_of(meta.empty())[None])
     if belief is None:
         return f"{type(setup.source).__name__.lower()} priors of a {meta.model} model"
+    if setup.aging is not None:
+        if setup.counts_pending:
+            return "an index where rewards age"
+        if setup.source.LEARNS and not meta.APART_MANY:
+            return f"half-lives with a {meta.model} model"
     if request.features is not None and request.features.ndim == 3 and not setup.rule.samples:
         return "an index with features that differ between tasks"
     if request.propensities and setup.rule.samples:
@@ -103,13 +117,18 @@ def _opened(
 
 
 def decide_many(
-    setup: Setup, meta: MetaBelief, book: ColumnBook, request: BatchRequest, rng: Draws
+    setup: Setup,
+    meta: MetaBelief,
+    book: ColumnBook,
+    request: BatchRequest,
+    rng: Draws,
+    moment: Moment = STILL,
 ) -> Answers:
     """Arms for all tasks, in this order, without a reward between them; all, or none of them."""
     at, fresh = _opened(book, setup, meta, request.tasks, rng.generator(0))
     before = book.array[at] if setup.counts_pending else None
     try:
-        return _decided(setup, meta, book, at, request, rng)
+        return _decided(setup, meta, book, at, request, rng, moment)
     except BaseException:
         if before is not None:
             book.array[at] = before
@@ -125,6 +144,7 @@ def _decided(
     at: IntArray,
     request: BatchRequest,
     rng: Draws,
+    moment: Moment,
 ) -> Answers:
     actions = np.empty(at.size, dtype=np.intp)
     chances = np.empty(at.size) if request.propensities else None
@@ -133,7 +153,7 @@ def _decided(
         for part in chunks(places.size, size_of(book.layout)):
             some = places[part]
             asked = asked_of(book.layout, book.array[at[some]], part_of(request, some))
-            chosen, chance = choose_many(setup, meta, asked, rng.take(some))
+            chosen, chance = choose_many(setup, meta, asked, rng.take(some), moment)
             actions[some] = chosen
             if chances is not None:
                 chances[some] = chance
@@ -149,6 +169,7 @@ class Asked(NamedTuple):
     request: BatchRequest
     round: FloatArray | None = None  # for indices, a column
     pending: FloatArray | None = None
+    times: FloatArray | None = None  # of their last rewards, where rewards age
 
 
 def size_of(layout: Layout) -> int:
@@ -158,19 +179,35 @@ def size_of(layout: Layout) -> int:
 
 def asked_of(layout: Layout, states: FloatArray, request: BatchRequest) -> Asked:
     """A request of tasks with these states, rows of a book."""
-    stats, rounds, _, _, pending, _ = layout.slices
+    stats, rounds, _, _, pending, time = layout.slices
     waiting = None
     if layout.pending:
         waiting = np.nan_to_num(states[:, pending]).reshape(-1, *layout.pending)
-    return Asked(np.ascontiguousarray(states[:, stats]), request, states[:, rounds] + 1.0, waiting)
+    times = states[:, time.start] if layout.times else None
+    rows = np.ascontiguousarray(states[:, stats])
+    return Asked(rows, request, states[:, rounds] + 1.0, waiting, times)
+
+
+def _beliefs(setup: Setup, meta: MetaBelief, asked: Asked, moment: Moment) -> Any:
+    """Of theta in each task; where rewards age, as `Setup.present` has it."""
+    aging, rows = setup.aging, asked.rows
+    if aging is None or asked.times is None:
+        return setup.source.posterior_many(meta, rows)
+    ages = ages_of(asked.times, moment.now)
+    aged = rows * aging.task_weights(ages)[:, None]
+    if not setup.source.LEARNS:
+        return setup.source.posterior_many(meta, aged)
+    digests, old = meta.digest_many(aged), meta.digest_many(rows)
+    changes = digests.messages - aging.prior_weights(ages)[:, None] * old.messages
+    return meta.faded(aging.faded(*moment)).posterior_apart_many(digests, changes)
 
 
 def choose_many(
-    setup: Setup, meta: MetaBelief, asked: Asked, rng: Draws
+    setup: Setup, meta: MetaBelief, asked: Asked, rng: Draws, moment: Moment = STILL
 ) -> tuple[IntArray, FloatArray | None]:
     """An arm for each task, and how likely it was, if that is asked for."""
     rule, tasks, request = setup.rule, len(asked.rows), asked.request
-    belief = setup.source.posterior_many(meta, asked.rows)
+    belief = _beliefs(setup, meta, asked, moment)
     scene = Scene(belief, rng, request.features)  # type: ignore[arg-type]
     if setup.counts_pending:
         pending = asked.pending if asked.pending is not None and asked.pending.any() else None
@@ -244,12 +281,23 @@ def _grams(rows: FloatArray) -> FloatArray:
 
 
 def learn_many(
-    setup: Setup, meta: MetaBelief, book: ColumnBook, rewards: Rewards, rng: Any
+    setup: Setup,
+    meta: MetaBelief,
+    book: ColumnBook,
+    rewards: Rewards,
+    rng: Any,
+    since: float = NEVER,
 ) -> MetaBelief:
-    """The meta-belief after all these rewards; the book has the new statistics.
+    """The meta-belief after all these rewards; the book has the new statistics. Where rewards age,
+    what all tasks taught is given as it weighed `since`, and is then as at the newest reward.
 
     Nothing is changed before all of it is worked out.
     """
+    aging, times = setup.aging, rewards.times
+    now = since if times is None else float(times.max(initial=since))
+    grown = (
+        meta if aging is None or not setup.source.LEARNS else meta.faded(aging.faded(since, now))
+    )
     at, fresh = _opened(book, setup, meta, rewards.tasks, rng)
     layout = book.layout
     try:
@@ -257,26 +305,38 @@ def learn_many(
         order = place.argsort(kind="stable")
         starts = np.searchsorted(place[order], np.arange(touched.size + 1))
         stats = layout.slices[0]
-        found, grown = [], meta
+        found = []
         for part in chunks(touched.size):
             some = order[starts[part.start] : starts[part.stop]]
             rows = np.ascontiguousarray(book.array[touched[part], stats])
-            new = rows.copy()
+            new, task, sums = rows.copy(), place[some] - part.start, rewards.sums[:, some]
+            if aging is not None and times is not None:
+                had = book.array[touched[part], layout.slices[-1].start]
+                first = starts[part.start : part.stop] - starts[part.start]
+                last = np.maximum(had, np.maximum.reduceat(times[some], first))
+                new *= aging.task_weights(ages_of(had, last))[:, None]
+                sums = sums * aging.task_weights(last[task] - times[some])
             pulled = rewards.pulled[some]
             actions = pulled if meta.n_features else (meta.n_arms, pulled)
             kind: Any = layout.kind
-            kind.add_many(new, place[some] - part.start, actions, rewards.sums[:, some])
+            kind.add_many(new, task, actions, sums)
             if setup.source.LEARNS:
-                digests = meta.digest_many(new, kept=False)
-                gain = digests.message_sum - meta.digest_many(rows).message_sum
+                digests, old = meta.digest_many(new, kept=False), meta.digest_many(rows)
+                if aging is None:
+                    gain = digests.message_sum - old.message_sum
+                else:
+                    gain = aging.prior_weights(now - last) @ digests.messages
+                    gain = gain - aging.prior_weights(ages_of(had, now)) @ old.messages
                 new, grown = digests.rows, grown.absorb(gain)
-            found.append((part, new))
+            found.append((part, new if aging is None else np.column_stack([new, last])))
     except BaseException:
         for task in fresh:
             book.delete(task)
         raise
     for part, new in found:
-        book.array[touched[part], stats] = new
+        book.array[touched[part], stats] = new[:, : layout.stats]
+        if layout.times:
+            book.array[touched[part], layout.slices[-1]] = new[:, layout.stats :]
     if setup.counts_pending:
         _arrived(book, at, rewards, bool(meta.n_features))
     return _brought_up_to_date(book, grown, touched, 2 * at.size) if meta.RENEWS else grown

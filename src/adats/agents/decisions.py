@@ -20,7 +20,7 @@ class Decisions:
     """Decisions of `ask_many`, one a row: columns of the same length.
 
     `features` are those of the chosen arms, where arms are rows of features; in a data frame they
-    are the columns x0, x1, and so on.
+    are the columns x0, x1, and so on. Their `time` is kept where rewards age.
     """
 
     task: Column
@@ -28,6 +28,7 @@ class Decisions:
     decision_id: Column | None = None
     propensity: Column | None = None
     features: FloatArray | None = None
+    time: FloatArray | None = None
 
     @classmethod
     def of(cls, decisions: Sequence[Decision], base: int) -> Self:
@@ -54,6 +55,8 @@ class Decisions:
             found["decision_id"] = self.decision_id
         if self.propensity is not None:
             found["propensity"] = self.propensity
+        if self.time is not None:
+            found["time"] = self.time
         if self.features is not None:
             found |= {f"x{i}": column for i, column in enumerate(self.features.T)}
         return found
@@ -66,9 +69,10 @@ class Decisions:
         chances = [None] * len(self) if self.propensity is None else self.propensity.tolist()
         rows = [None] * len(self) if self.features is None else self.features
         numbers = [0] * len(self) if self.decision_id is None else self.decision_id.tolist()
-        parts = (self.task.tolist(), self.action.tolist(), rows, numbers, chances)
-        for task, action, row, number, chance in zip(*parts, strict=True):
-            yield Decision(task, action, row, number, propensity=chance)
+        times = [0.0] * len(self) if self.time is None else self.time.tolist()
+        parts = (self.task.tolist(), self.action.tolist(), rows, numbers, times, chances)
+        for part in zip(*parts, strict=True):
+            yield Decision(*part)
 
     def to_pandas(self) -> Any:
         import pandas

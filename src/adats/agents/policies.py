@@ -105,7 +105,7 @@ def _rounds_left(scene: Scene) -> Any:
 
 def finite_horizon_level(v: Any, rounds: Any) -> Any:
     """z of an arm with this ratio of variances; of floats or arrays, and as compiled."""
-    hv = np.maximum(rounds * v, TINY)
+    hv = rounds * v + TINY
     beta = np.minimum(rounds / np.log(rounds + 1.0) ** 1.5, hv / np.sqrt(np.log1p(hv)))
     return np.sqrt(2.0 * np.log(np.maximum(beta, 1.0)))
 

@@ -25,8 +25,11 @@ class RewardTable(NamedTuple):
     numbers: IntArray | None  # of decisions
 
 
-def rewards_of(frame: Any, arms: Arms, meta: MetaBelief, *, summed: bool) -> RewardTable:
-    """The rewards of a table; raises with the first bad row, and the count of such rows.
+def rewards_of(
+    frame: Any, arms: Arms, meta: MetaBelief, *, summed: bool, aged: bool = False
+) -> RewardTable:
+    """The rewards of a table, with their times where they are `aged`; raises with the first bad
+    row, and the count of such rows.
 
     An Ibis table is `summed` in its engine, if that is asked for and no decision is named.
     """
@@ -42,7 +45,7 @@ def rewards_of(frame: Any, arms: Arms, meta: MetaBelief, *, summed: bool) -> Rew
     columns = columns_of(frame)
     need = need_of(columns, feature_names(columns, arms))
     _check_columns(columns, need)
-    return _rewards(columns, arms, _sums(kind, columns))
+    return _rewards(columns, arms, _sums(kind, columns), aged=aged)
 
 
 def feature_names(
@@ -72,7 +75,9 @@ def _check_columns(columns: dict[str, Column], need: list[str]) -> None:
         raise ValueError("the table has both reward and pulls: give the one or the other")
 
 
-def _rewards(columns: dict[str, Column], arms: Arms, sums: FloatArray) -> RewardTable:
+def _rewards(
+    columns: dict[str, Column], arms: Arms, sums: FloatArray, *, aged: bool = False
+) -> RewardTable:
     tasks, features = tasks_of(columns["task"]), feature_names(columns, arms)
     pulled: Any
     if features:
@@ -87,7 +92,21 @@ def _rewards(columns: dict[str, Column], arms: Arms, sums: FloatArray) -> Reward
         pulled = arms.features[pulled]
     numbers = decision_ids(columns)
     decided = np.full(len(tasks), numbers is not None)
-    return RewardTable(Rewards(tasks, pulled, sums, decided), numbers)
+    times = times_of(columns) if aged else None
+    return RewardTable(Rewards(tasks, pulled, sums, decided, times), numbers)
+
+
+def times_of(columns: dict[str, Column]) -> FloatArray | None:
+    """When each reward was, if the table says so."""
+    if "time" not in columns:
+        return None
+    if columns["time"].dtype.kind in "mM":
+        raise RowsError([0], "time must be a number, in the unit of the half-lives, not a date")
+    times = _numbers("time", columns["time"])
+    bad = np.flatnonzero(np.abs(times) > HUGE)
+    if bad.size:
+        raise RowsError(bad, f"time is too far from 0, got {times[bad[0]]}")
+    return times
 
 
 def decision_ids(columns: dict[str, Column]) -> IntArray | None:

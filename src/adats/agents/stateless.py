@@ -14,6 +14,7 @@ import numpy as np
 
 from adats.agents import batch_requests, batches
 from adats.agents.agent import AdaTS, Agent, load
+from adats.agents.aging import NEVER, time_of_look
 from adats.agents.decisions import Column, Decisions, columns_of, named, task_column
 from adats.agents.errors import RowsError
 from adats.agents.task_columns import LARGEST, NOT_A_ROW, ColumnBook
@@ -34,6 +35,7 @@ def decide(
     decision_id: str | None = None,
     horizon: int | None = None,
     propensities: bool = False,
+    time: float | None = None,
 ) -> Any:
     """An action for each row of a table, by an agent, or by a prior alone, which stays as it is.
 
@@ -41,9 +43,10 @@ def decide(
     the answer is of the same kind (Arrow for Ibis, `Decisions` for a dict), with the columns task,
     action, decision_id if there is one, and propensity if it is asked for. `task` and `decision_id`
     name columns. The same seed gives the same decision for the same decision_id, or else for the
-    same task: so a task has one decision unless its rows have numbers.
+    same task: so a task has one decision unless its rows have numbers. Where rewards age, `time` is
+    that of all decisions, or else that of the newest reward.
     """
-    scorer = Scorer(agent, seed, horizon, propensities)
+    scorer = Scorer(agent, seed, horizon, propensities, time)
     names = (task, decision_id)
     if hasattr(table, "mapInArrow"):
         return _on_spark(table, scorer, names)
@@ -61,13 +64,20 @@ class Scorer:
     """An agent as it stands, ready to decide for rows by their keys."""
 
     def __init__(
-        self, agent: Agent | Any, seed: int, horizon: int | None = None, propensities: bool = False
+        self,
+        agent: Agent | Any,
+        seed: int,
+        horizon: int | None = None,
+        propensities: bool = False,
+        time: float | None = None,
     ) -> None:
         own = agent if isinstance(agent, Agent) else AdaTS(agent, seed=0)
         self.agent, self.seed = own, checks.count_of("seed", seed, least=0)
         self.horizon, self.propensities = horizon, propensities
         state = own.state()
         self._setup, self._meta = state.setup, state.meta
+        self.time = state.time if time is None else time_of_look(time, state.time)
+        self._moment = batches.Moment(state.time, self.time)
         if self._setup.arms.come_with_decisions:
             raise ValueError("features come with every decision here: use ask_many")
         rows = self._setup.arms.features
@@ -119,7 +129,7 @@ class Scorer:
             rows[known], rows[~known] = book.array[at[part][known]], new
             asked = batches.asked_of(self._layout, rows, self._request)
             chosen, chance = batches.choose_many(
-                self._setup, self._meta, asked, KeyedDraws(keys[part])
+                self._setup, self._meta, asked, KeyedDraws(keys[part]), self._moment
             )
             actions[part] = chosen
             if chances is not None:
@@ -164,7 +174,8 @@ def _on_spark(table: Any, scorer: Scorer, names: tuple[str, str | None]) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         scorer.agent.save(Path(folder) / "agent.npz")
         data = (Path(folder) / "agent.npz").read_bytes()
-    options = (scorer.seed, scorer.horizon, scorer.propensities)
+    time = None if scorer.time == NEVER else scorer.time
+    options = (scorer.seed, scorer.horizon, scorer.propensities, time)
 
     def score(parts: Iterator[Any]) -> Iterator[Any]:
         with tempfile.TemporaryDirectory() as here:

@@ -1,7 +1,7 @@
 """What happens to one task: it is opened, decided for, rewarded, forgotten. Nothing is changed in
 place: each step takes the task's state and the meta-belief, and gives new ones."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, cast
@@ -24,6 +24,7 @@ from adats.models.core.types import (
     Arm,
     BoolArray,
     Design,
+    Digest,
     FloatArray,
     MetaBelief,
     Rng,
@@ -217,10 +218,17 @@ class Setup:
     # time
 
     def present(
-        self, meta: MetaBelief, since: float, state: TaskState, now: float
+        self,
+        meta: MetaBelief,
+        since: float,
+        state: TaskState,
+        now: float,
+        taught: TaskState | None = None,
+        changed: Iterable[int] = (),
     ) -> tuple[MetaBelief, TaskState]:
         """What all tasks taught until `since`, and the state of a task, as they weigh `now`. In its
-        own belief a task counts whole, whatever it weighs for others."""
+        own belief a task counts whole, whatever it weighs for others. If all have not been taught
+        its state yet, they were `taught` another, which differs in the arms `changed`."""
         aging, then = self.aging, state.time
         if aging is None:
             return meta, state
@@ -230,8 +238,9 @@ class Setup:
             return meta, state
         stats, digest = self._aged(state, now), None
         if self.source.LEARNS:
-            weight = aging.prior_weight(now - then)
-            digest, meta = meta.replace_task(state.digested(meta), stats, (), weight=weight)
+            taught = state if taught is None else taught
+            old, weight = taught.digested(meta), self.weight(taught, now)
+            digest, meta = meta.replace_task(old, stats, changed, weight=weight)
             stats = digest.stats
         return meta, TaskState(stats, digest, *state[2:-1], now)
 
@@ -255,14 +264,8 @@ class Setup:
     ) -> tuple[TaskState, MetaBelief]:
         """`learn` where rewards age: a function adds the reward, of a `time`, to statistics. It may
         be late. The meta-belief is then as it weighs at the later of `since` and `time`."""
-        aging = cast(Aging, self.aging)
-        at, now = max(state.time, time), max(since, time)
-        stats = self._aged(state, at)
-        if time == at:
-            stats = learn(stats)
-        else:
-            late = learn(meta.empty(design=state.design))
-            stats = stats + late.scaled(aging.task_weight(at - time))
+        aging, now = cast(Aging, self.aging), max(since, time)
+        stats, at = self.told(meta, state, learn, time)
         if self.source.LEARNS:
             meta = meta.faded(aging.faded(since, now))
         weight = self.weight(state, now)
@@ -271,6 +274,43 @@ class Setup:
             less = 1.0 - aging.prior_weight(now - at)
             meta = meta.absorb(-less * state.digested(meta).message)
         return state, meta
+
+    def told(
+        self, meta: MetaBelief, state: TaskState, learn: Callable[[Stats], Stats], time: float
+    ) -> tuple[Stats, float]:
+        """The statistics of a task with one more reward, and their time; it may be late."""
+        if self.aging is None:
+            return learn(state.stats), state.time
+        at = max(state.time, time)
+        stats = self._aged(state, at)
+        if time == at:
+            return learn(stats), at
+        late = learn(meta.empty(design=state.design))
+        return stats + self.weighed(late, time, at), at
+
+    def weighed(self, stats: Stats, time: float, at: float) -> Stats:
+        """Rewards of a time as they count in their task at a later one."""
+        return stats if self.aging is None else stats.scaled(self.aging.task_weight(at - time))
+
+    def replace(
+        self,
+        meta: MetaBelief,
+        since: float,
+        changes: Sequence[tuple[TaskState, TaskState, Iterable[int]]],
+    ) -> tuple[list[Digest[Any]], MetaBelief, float]:
+        """Tasks in place of what they were, with the arms that changed: their digests, and what all
+        taught until `since` as it is at the newest reward, which is the last."""
+        aging = cast(Aging, self.aging)
+        now = max([since, *(state.time for _, state, _ in changes)])
+        digests, meta = [], meta.faded(aging.faded(since, now))
+        for before, state, arms in changes:
+            old, weight = before.digested(meta), self.weight(before, now)
+            digest, meta = meta.replace_task(old, state.stats, arms, weight=weight)
+            less = 1.0 - self.weight(state, now)
+            if less:
+                meta = meta.absorb(-less * digest.message)
+            digests.append(digest)
+        return digests, meta, now
 
     def weight(self, state: TaskState, since: float) -> float:
         """Of what a task taught, in the sum at this time."""
@@ -286,12 +326,7 @@ class Setup:
         if self.aging is None:
             digests, meta = meta.renew(old)
         else:
-            digests = []
-            for state, digest in zip(states, old, strict=True):
-                less = 1.0 - self.weight(state, since)
-                found, meta = meta.absorb(less * digest.message).renew([digest])
-                meta = meta.absorb(-less * found[0].message)
-                digests += found
+            digests, meta = meta.renew(old, [self.weight(state, since) for state in states])
         return [
             state._replace(stats=digest.stats, digest=None if state.finished else digest)
             for state, digest in zip(states, digests, strict=True)

@@ -264,6 +264,14 @@ class ColumnBook(Mapping[Task, TaskState]):
         return book
 
 
+def times_of(tasks: Mapping[Task, TaskState]) -> FloatArray:
+    """Of the last rewards of tasks."""
+    if isinstance(tasks, ColumnBook):
+        _, rows, others = tasks.split()
+        return np.append(rows[:, tasks.layout.slices[-1]], [one.time for one in others.values()])
+    return np.array([state.time for state in tasks.values()])
+
+
 def _number(task: Task) -> int:
     """Of a task that is a number: so that it can be looked up in an array."""
     return task if isinstance(task, int) and 0 <= task <= LARGEST else UNKNOWN

@@ -1,6 +1,7 @@
 """`adats simulate`: one command a problem."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +11,9 @@ from rich.table import Table
 
 from adats.cli import common
 from adats.models import BetaArms, PoissonArms, prior_files
-from adats.simulation import Result, problems, simulate
+from adats.simulation import Learner, Result, problems, simulate
+from adats.simulation.learners import MOVING
+from adats.simulation.memory import HalfLives
 
 simulate_app = typer.Typer(help="Play agents on a problem.", no_args_is_help=True)
 
@@ -37,17 +40,18 @@ class Play:
     json_to: common.Json = None
     out: common.Out = None
 
-    def on(self, problem: problems.Problem) -> None:
-        """Play, write, print."""
+    def on(self, problem: problems.Problem, more: Mapping[str, Learner] | None = None) -> None:
+        """Play, write, print. There may be `more` agents than the command says everywhere."""
         out, json_to, agents, settings = self.out, self.json_to, self.agents, asdict(self)
         for name in ("out", "json_to", "agents"):
             del settings[name]
         common.check_folder(out)
         common.check_json(json_to)
         with common.progress_bar(f"simulating {problem.name}", self.runs) as progress:
+            names = [name.strip() for name in agents.split(",") if name.strip()]
             result = simulate(
                 problem,
-                [name.strip() for name in agents.split(",") if name.strip()],
+                {name: (more or {}).get(name, name) for name in names},
                 progress=progress,
                 **settings,
             )
@@ -82,6 +86,58 @@ def _gaussian(
 ) -> None:
     """Gaussian arms."""
     play.on(problems.GaussianProblem(arms, mu=_numbers(mu), **spreads.settings()))
+
+
+Life = Annotated[float | None, typer.Option(help="Of ada-life, in tasks' lengths; 0: none.")]
+FROM_0 = "numbers, counted from 0, with commas between."
+MuJumps = Annotated[str | None, typer.Option(help=f"Tasks before which mu is drawn anew: {FROM_0}")]
+ThetaJumps = Annotated[
+    str | None, typer.Option(help=f"Rounds of a task before which theta is: {FROM_0}")
+]
+
+
+@common.command(simulate_app, "moving", agents=f"ts,ada-ts,{','.join(MOVING)}")
+def _moving(
+    *,
+    arms: int = 2,
+    spreads: common.SpreadOptions,
+    mu_jumps: MuJumps = None,
+    theta_jumps: ThetaJumps = None,
+    mu_step: Annotated[float, typer.Option(help="Of mu, from task to task.")] = 0.0,
+    theta_step: Annotated[float, typer.Option(help="Of theta, from round to round.")] = 0.0,
+    season: Annotated[float, typer.Option(help="Rise of an arm at its best time.")] = 0.0,
+    period: Annotated[float, typer.Option(help="Rounds from one best time to the next.")] = 1000.0,
+    half_life: Life = 4.0,
+    prior_half_life: Life = 8.0,
+    mu: common.Mu = None,
+    play: Play,
+) -> None:
+    """Gaussian arms that move: mu before some tasks or at each, theta within tasks, or by season.
+
+    Besides the agents of other problems there are ada-life, whose rewards lose weight; ada-told,
+    which is told of jumps and starts anew; and filter-ts, which is told the sizes of steps.
+    """
+    moves = (_places("--mu-jumps", mu_jumps), _places("--theta-jumps", theta_jumps))
+    problem = problems.MovingProblem(
+        arms,
+        mu=_numbers(mu),
+        mu_jumps=moves[0],
+        theta_jumps=moves[1],
+        mu_step=mu_step,
+        theta_step=theta_step,
+        season=season,
+        period=period,
+        **spreads.settings(),
+    )
+    lives = HalfLives(half_life or None, prior_half_life or None)
+    play.on(problem, MOVING | {"ada-life": MOVING["ada-life"]._replace(memory=lives)})
+
+
+def _places(option: str, text: str | None) -> list[int]:
+    found = [] if text is None else common.numbers(option, text)
+    if not all(place.is_integer() for place in found):
+        raise ValueError(f"{option} must be whole numbers, got {text!r}")
+    return [int(place) for place in found]
 
 
 @common.command(simulate_app, "linear", meta_scale="1")

@@ -7,12 +7,13 @@ Covariances are matrices, or numbers that stand for number * I. Scales are stand
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from adats.models.core import checks
+from adats.models.core.checks import count_of
 from adats.models.core.types import FloatArray
 
 Constants = Literal["paper", "safe"]
@@ -106,7 +107,7 @@ def decomposition(
     What has a task's index broadcasts to (tasks, 1), and `eps` to (tasks, rounds). With arms in
     place of the 1, and up to `size` arms pulled a round, this is the semi-bandit's Lemma 11.
     """
-    m, n, size = _count("tasks", tasks), _count("rounds", rounds), _count("size", size)
+    m, n, size = count_of("tasks", tasks), count_of("rounds", rounds), count_of("size", size)
     gammas = np.atleast_1d(checks.non_negative("gamma", gamma))
     gains = _fit("meta_information", meta_information, gammas.shape)
     task_gammas = _fit("task_gamma", task_gamma, (m, gammas.size))
@@ -127,7 +128,7 @@ def width(
     """
     v = float(_fit("variance", variance, ()))
     norm = float(_fit("explored_norm", explored_norm, ()))
-    arms, delta, s2 = _count("arms", arms), _delta(delta), _noise(noise) ** 2
+    arms, delta, s2 = count_of("arms", arms), _delta(delta), _noise(noise) ** 2
     gamma = 4 * math.sqrt(float(_spread(np.array(v), s2)) * math.log(4 * arms / delta))  # Lemma 3
     return Width(gamma, math.sqrt(2 * delta * v) + 2 * norm)  # Lemma 3
 
@@ -156,7 +157,7 @@ def information_bounds(
     *, tasks: int, rounds: int, dim: int, meta_cov: ArrayLike, task_cov: ArrayLike, noise: float
 ) -> Information:
     """Lemma 4: what all rewards tell about mu, and what a task's rewards tell about its theta."""
-    m, n, s2 = _count("tasks", tasks), _count("rounds", rounds), _noise(noise) ** 2
+    m, n, s2 = count_of("tasks", tasks), count_of("rounds", rounds), _noise(noise) ** 2
     q, z = _spectrum("meta_cov", meta_cov, dim), _spectrum("task_cov", task_cov, dim)
     return Information(
         meta=dim / 2 * math.log1p(q[-1] * m / (z[0] + s2 / n)),  # Lemma 4
@@ -189,9 +190,9 @@ def linear_bound(
     >>> round(bound.learning), round(bound.acting), round(bound.exploration), round(bound.total)
     (3865, 27263, 336, 31463)
     """
-    m, n, s2 = _count("tasks", tasks), _count("rounds", rounds), _noise(noise) ** 2
+    m, n, s2 = count_of("tasks", tasks), count_of("rounds", rounds), _noise(noise) ** 2
     q, z = _spectrum("meta_cov", meta_cov, dim), _spectrum("task_cov", task_cov, dim)
-    if _count("arms", arms) < dim:
+    if count_of("arms", arms) < dim:
         raise ValueError(f"arms must be at least dim = {dim}, to explore all of it, got {arms}")
     if z[-1] == 0:
         raise ValueError(
@@ -240,7 +241,7 @@ def arm_bounds(
     The paper's variance and Γ_s(k) count s finished tasks where s - 1 are, and its Γ_s(k) has a
     stray 1/2 beside the logarithm; the safe ones have neither.
     """
-    m, n, s2 = _count("tasks", tasks), _count("rounds", rounds), _noise(noise) ** 2
+    m, n, s2 = count_of("tasks", tasks), count_of("rounds", rounds), _noise(noise) ** 2
     q, z, _ = _arms(meta_scale, task_scale, 0.0, arms)
     delta = _delta(delta, n)
     log = math.log(4 * q.size / delta)
@@ -275,10 +276,10 @@ def semibandit_bound(
     given. The safe c2 and c4 count s - 1 finished tasks, the paper's s; both δ-terms (the end of
     per_task, and shared) are √size larger when safe, since a round pulls up to `size` arms.
     """
-    m, n, s2 = _count("tasks", tasks), _count("rounds", rounds), _noise(noise) ** 2
+    m, n, s2 = count_of("tasks", tasks), count_of("rounds", rounds), _noise(noise) ** 2
     q, z, mean = _arms(meta_scale, task_scale, meta_mean, arms)
     k, paper, delta = q.size, _paper(constants), _delta(delta, n)
-    if _count("size", size) > k:
+    if count_of("size", size) > k:
         raise ValueError(f"size must be at most the number of arms, {k}, got {size}")
     log = math.log(4 * k / delta)
     root = 1.0 if paper else math.sqrt(size)  # a round's pulls, in the δ-terms
@@ -323,29 +324,23 @@ def _extra_tasks(q: FloatArray, z: FloatArray, measured: float, m: int, constant
     return (float((q / z).max()) + later) / 2  # Theorems 5 and 6, safe
 
 
-def _count(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
-    return int(value)
-
-
-def _within(name: str, value: Any, top: float, hint: str) -> float:
+def _within(name: str, value: object, top: float, hint: str) -> float:
     number = checks.number(name, value)
     if not 0 < number <= top:
         raise ValueError(f"{name} must be above 0 and at most {top}, got {number}; {hint}")
     return number
 
 
-def _noise(value: Any) -> float:
+def _noise(value: object) -> float:
     return _within("noise", value, math.inf, "give the standard deviation of the rewards")
 
 
-def _eta(value: Any) -> float:
+def _eta(value: object) -> float:
     hint = "give the smallest eigenvalue of Σ a aᵀ over the dim explored arms, no longer than 1"
     return _within("eta", value, 1.0, hint)
 
 
-def _delta(value: Any, rounds: int = 1) -> float:
+def _delta(value: object, rounds: int = 1) -> float:
     return _within("delta", rounds**-2.0 if value is None else value, 1.0, "try 1 / rounds**2")
 
 
@@ -356,12 +351,12 @@ def _paper(constants: str) -> bool:
 
 
 def _finished(task: int, constants: str) -> int:
-    return _count("task", task) - (0 if _paper(constants) else 1)
+    return count_of("task", task) - (0 if _paper(constants) else 1)
 
 
 def _spectrum(name: str, cov: ArrayLike, dim: int) -> FloatArray:
     """Eigenvalues in ascending order, 0 for what round-off makes negative."""
-    eigenvalues = np.linalg.eigvalsh(checks.covariance(name, cov, _count("dim", dim)))
+    eigenvalues = np.linalg.eigvalsh(checks.covariance(name, cov, count_of("dim", dim)))
     return np.asarray(np.maximum(eigenvalues, 0.0))
 
 
@@ -383,6 +378,6 @@ def _arms(
         arms = max(np.size(value) for value in (meta_scale, task_scale, meta_mean))
         if not any(np.ndim(value) for value in (meta_scale, task_scale, meta_mean)):
             raise ValueError(f"arms is unknown from one number, {meta_scale!r}; give arms")
-    shape = (_count("arms", arms),)
+    shape = (count_of("arms", arms),)
     q, z = _fit("meta_scale", meta_scale, shape), _fit("task_scale", task_scale, shape)
     return q**2, z**2, _fit("meta_mean", meta_mean, shape, signed=True)

@@ -140,9 +140,7 @@ def task_figure(
     return figure
 
 
-def compare_figure(
-    names: Sequence[str], priors: Mapping[str, FloatArray], *, label: str = "mean reward"
-) -> "Figure":
+def compare_figure(names: Sequence[str], priors: Mapping[str, FloatArray]) -> "Figure":
     """Priors side by side: low end, mean and high end of each arm."""
     shown = min(len(names), LANES)
     colours = (SHARED, ALONE, COLOURS["meta-ts"], GREY)
@@ -154,7 +152,7 @@ def compare_figure(
         axes.set_yticks(np.arange(shown), [_short(name) for name in names[:shown]])
         axes.set_ylim(shown - 0.5, -0.6)
         axes.tick_params(axis="y", length=0)
-        axes.set_xlabel(f"{label} of a new task: mean, 95 % interval")
+        axes.set_xlabel("mean reward of a new task: mean, 95 % interval")
         _plain(axes, "x")
         _legend(figure, len(priors))
     return figure

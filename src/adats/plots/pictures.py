@@ -30,13 +30,13 @@ TITLE, CHART, GAP, LABELS = 0.42, 1.3, 0.08, 0.38  # and from the top of a row t
 
 
 def pictures_figure(
-    charts: Sequence[Chart], pictures: Sequence[Mapping[str, FloatArray]], *, columns: int = 2
+    charts: Sequence[Chart], pictures: Sequence[Mapping[str, FloatArray]]
 ) -> "Figure":
     """Cumulative regret, and below each task one picture an agent: 0 is paper, 1 is ink.
 
     `pictures` has, for each chart, (tasks, height, width) by agent.
     """
-    columns = min(columns, len(charts))
+    columns = min(2, len(charts))
     rows = -(-len(charts) // columns)
     tasks, height, width = next(iter(pictures[0].values())).shape
     sheet = ACROSS * len(pictures[0]) * height / (tasks * width)  # as wide as the chart

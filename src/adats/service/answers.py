@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from adats.agents.aging import NEVER
 from adats.models.core.types import Arm, FloatArray
 from adats.models.prior_files import prior_to_dict
 from adats.service.errors import ServiceError, refusal, text_of
@@ -21,7 +22,7 @@ from adats.service.messages import (
 )
 from adats.service.served_experiment import ServedExperiment
 from adats.service.snapshot import Snapshot
-from adats.service.spec import arms_of_control
+from adats.service.spec import arms_of_control, how_rewards_age
 from adats.service.stores.interface import Action
 
 # in place of a decision that is not made: the control action, if it is open
@@ -55,14 +56,15 @@ def experiment_info(name: str, now: Snapshot, status: str) -> ExperimentInfo:
         state_version=now.version,
         prior_version=now.prior_version,
         status=status,
+        aging=how_rewards_age(now.spec),
     )
 
 
-def task_belief(task: str, served: ServedExperiment) -> TaskBelief:
-    """What is believed of a task; `UnknownTask` if there is none."""
-    belief, prior, stats = served.posterior(task), served.prior_of(task), served.stats(task)
+def task_belief(task: str, served: ServedExperiment, now: float = NEVER) -> TaskBelief:
+    """What is believed of a task now; `UnknownTask` if there is none."""
+    belief, prior = served.posterior(task, now), served.prior_of(task, now)
     shares = _shares(belief.scale, prior.scale)
-    counts = stats.arm_pulls
+    counts = served.present(task, now)[1].stats.arm_pulls
     pulls = [None] * len(shares) if counts is None else counts.tolist()
     rows = zip(
         _names(served, len(shares)),
@@ -79,17 +81,18 @@ def task_belief(task: str, served: ServedExperiment) -> TaskBelief:
     return TaskBelief(task, parts, served.snapshot.version, served.snapshot.prior_version)
 
 
-def prior_belief(served: ServedExperiment) -> PriorBelief:
-    prior = served.snapshot.meta.task_prior()
+def prior_belief(served: ServedExperiment, now: float = NEVER) -> PriorBelief:
+    meta = served.snapshot.at(now).meta
+    prior = meta.task_prior()
     names = _names(served, prior.mean.size)
     parts = zip(names, prior.mean.tolist(), prior.scale.tolist(), strict=True)
     return PriorBelief(
         tasks=served.tasks,
         decisions=served.decisions,
         rewards=served.counted,
-        log_evidence=served.snapshot.meta.log_evidence(),
+        log_evidence=meta.log_evidence(),
         parts=[PriorBeliefPart(*part) for part in parts],
-        prior=prior_to_dict(served.snapshot.meta),
+        prior=prior_to_dict(meta),
         state_version=served.snapshot.version,
         prior_version=served.snapshot.prior_version,
     )

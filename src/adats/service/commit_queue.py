@@ -1,9 +1,9 @@
 """Operations queue here; they are carried out in groups, one commit a group.
 
 Short operations are done on the event loop, up to a few milliseconds of them, whoever has had the
-least time first. The commit waits for the disk in a thread of its own while the next requests are
-read. What takes longer, or may, is done in that thread too, one such operation a group. Replies are
-sent after the commit.
+least time first. They are written in a thread of its own while the next requests are read. What
+takes longer, or may, is done in that thread too, one such operation a group. Then the next group
+begins, while another thread waits for the disk. Replies are sent when what they say is on it.
 """
 
 import asyncio
@@ -27,6 +27,7 @@ MOST_IN_GROUP, LONGEST_GROUP = 64, 0.01  # operations, and seconds
 LONG = 0.003  # seconds of an operation that is done alone, in the thread
 ANSWER_TIME = 0.005  # seconds in which a client that was answered asks again
 PART_OF_COMMIT = 0.5  # so much of the time of a commit is waited for others to share the next
+PARTS = 2  # of the clients, if the disk is slow: one part waits for it while the other is at work
 MOST_COSTS = 10_000  # experiments whose costs are known
 MOST_SETTLED = 200  # decisions in one transaction
 PATIENCE, PAUSE = 1.0, 0.01  # seconds to wait for a lock, and between two tries
@@ -42,19 +43,19 @@ class WaitingJob(NamedTuple):
     size: float  # operations in it; infinite if it may take long
 
     @property
-    def owner(self) -> tuple[str, str]:
-        tenant, experiment, *_ = self.asked
-        return tenant, experiment
+    def owner(self) -> tuple[Any, ...]:
+        return self.asked[:2]
 
 
 class CommitGroup:
-    """What is committed at once, and how long it took."""
+    """What is written at once, and how long it took."""
 
     def __init__(self) -> None:
         self.jobs: list[WaitingJob] = []
         self.results: list[Any] = []
         self.seconds: list[float] = []  # of each job, with its part of what was done for several
         self.commit_seconds = 0.0
+        self.last_short: tuple[Any, ...] | None = None  # whose its last short operation was
 
     def run(self, engine: Engine, jobs: list[WaitingJob]) -> None:
         """Carry out some more."""
@@ -75,10 +76,15 @@ class CommitGroup:
         shared = (loaded - began + time.perf_counter() - before) / max(len(jobs), 1)
         self.seconds += [seconds + shared for seconds in own]
 
-    def commit(self, engine: Engine) -> None:
+    def save(self, engine: Engine) -> None:
         began = time.perf_counter()
-        engine.commit()
+        engine.save()
         self.commit_seconds = time.perf_counter() - began
+
+    def reply(self, error: Exception | None = None) -> None:
+        """Tell all of them what became of their operations, or the error of all."""
+        for job, result in zip(self.jobs, self.results, strict=True):
+            reply(job, error or result)
 
 
 class CommitQueue:
@@ -88,13 +94,19 @@ class CommitQueue:
         self.engine = engine
         self._most_waiting = most_waiting
         self._waiting: FairQueue[WaitingJob] = FairQueue()
-        self._cost: dict[tuple[str, str], float] = {}  # seconds of an operation, by experiment
-        self._last_short: tuple[str, str] | None = None  # who had the last short operation
+        self._cost: dict[tuple[Any, ...], float] = {}  # seconds of an operation, by experiment
+        self._last_short: tuple[Any, ...] | None = None  # who had the last short operation
         self._answered_at = self._commit_time = 0.0  # of the last short operations
         self._arrived = asyncio.Event()  # as many wait as are wanted
         self._wanted = 1
         self._expected = 0  # who waited when the last were answered, and those
+        self._on_disk = 0  # operations that were saved and not answered
+        self._sync_time = 0.0  # mostly
         self._thread = ThreadPoolExecutor(1, "commit")
+        self._saved: list[CommitGroup] = []  # groups that may not be on the disk yet
+        self._sync_thread = ThreadPoolExecutor(1, "sync")
+        self._syncing: asyncio.Task[None] | None = None
+        self._not_synced: Exception | None = None  # why what was saved is not safe
         self._worker: asyncio.Task[None] | None = None
         self._closing = False
         self.trouble: Exception | None = None  # why the last group failed, if it did
@@ -116,7 +128,10 @@ class CommitQueue:
         self._arrived.set()
         if self._worker is not None:
             await self._worker
+        if self._syncing is not None:
+            await self._syncing
         self._thread.shutdown()
+        self._sync_thread.shutdown()
 
     async def do(
         self,
@@ -159,28 +174,37 @@ class CommitQueue:
         """Clients that were just answered will ask again: who has had more time waits for them."""
         job, owner = self._waiting.first(), self._last_short
         while owner is not None and self._waiting.has_had_more(job.owner, owner):
-            arrived = await self._wait(len(self._waiting) + 1, ANSWER_TIME)
-            if not arrived or self._waiting.first() is not job:
+            on_disk, one_more = self._on_disk, len(self._waiting) + 1
+            arrived = await self._wait(one_more, math.inf if on_disk else ANSWER_TIME)
+            if not (arrived or on_disk) or self._waiting.first() is not job:
                 return
 
     async def _gather(self) -> None:
-        """The same, for a short time: the more share a commit, the less each of them costs."""
-        await self._wait(min(self._expected, MOST_IN_GROUP), PART_OF_COMMIT * self._commit_time)
+        """The same, for a short time: the more share a commit, the less each of them costs.
 
-    async def _wait(self, wanted: int, seconds: float) -> bool:
-        """Until so many wait, or so long after the last answers."""
+        Where waiting for the disk takes longer than the work, half of them are enough.
+        """
+        parts = PARTS if self._sync_time > self._commit_time else 1
+        if self._on_disk:
+            at_work = len(self._waiting) + self._on_disk
+            await self._wait(min(math.ceil(at_work / parts), MOST_IN_GROUP))
+        wanted = min(math.ceil(self._expected / parts), MOST_IN_GROUP)
+        await self._wait(wanted, PART_OF_COMMIT * self._commit_time)
+
+    async def _wait(self, wanted: int, seconds: float = math.inf) -> bool:
+        """Until so many wait, or so long after the last answers; or until there are new answers."""
         seconds += self._answered_at - time.monotonic()
         if len(self._waiting) >= wanted or seconds <= 0 or self._closing:
             return len(self._waiting) >= wanted
         self._wanted = wanted
         self._arrived.clear()
         try:
-            await asyncio.wait_for(self._arrived.wait(), seconds)
+            await asyncio.wait_for(self._arrived.wait(), min(seconds, SETTLE_EVERY))
         except TimeoutError:
             return False
         finally:
             self._wanted = 1
-        return True
+        return len(self._waiting) >= wanted
 
     async def _run_group(self, alone: WaitingJob | None = None) -> None:
         """Carry out operations, commit, and reply. A long one shares its commit with short ones,
@@ -197,20 +221,48 @@ class CommitQueue:
             if not again:
                 short = self._short_jobs()
                 group.run(self.engine, short)
-            await self._in_thread(group.commit, self.engine)
+            await self._in_thread(group.save, self.engine)
+            if self._not_synced is not None:  # it builds on what may be lost
+                raise self._not_synced
         except Exception as error:
             self.engine.undo()
             await self._failed(error, group.jobs or self._kept_waiting(alone))
             return
-        self.trouble = None
+        if self._not_synced is None:
+            self.trouble = None
         self.groups += 1
         self._charge(group)
-        for job, result in zip(group.jobs, group.results, strict=True):
-            reply(job, result)
         if short:
-            self._last_short, self._answered_at = short[-1].owner, time.monotonic()
-            self._expected = len(self._waiting) + len(short)
-            self._commit_time = group.commit_seconds
+            group.last_short = short[-1].owner
+        self._saved.append(group)
+        self._on_disk += len(group.jobs)
+        if self._syncing is None or self._syncing.done():
+            self._syncing = asyncio.create_task(self._sync())
+
+    async def _sync(self) -> None:
+        """Wait until what was saved is on the disk, and reply. What is saved meanwhile is next."""
+        loop = asyncio.get_running_loop()
+        while self._saved:
+            groups, self._saved = self._saved, []
+            error = None
+            try:
+                seconds = await loop.run_in_executor(
+                    self._sync_thread, _timed, self.engine.store.sync
+                )
+                self._sync_time = (self._sync_time + seconds) / 2
+            except Exception as found:
+                log.error("the store cannot be used: %s", found)
+                error = self.trouble = self._not_synced = found
+            answered = 0
+            for group in groups:
+                group.reply(error)
+                answered += len(group.jobs)
+                if group.last_short is not None:
+                    self._last_short, self._answered_at = group.last_short, time.monotonic()
+                    self._commit_time = group.commit_seconds
+            self._on_disk -= answered
+            self._expected = answered + len(self._waiting)
+            self._arrived.set()
 
     def _kept_waiting(self, alone: WaitingJob | None) -> list[WaitingJob]:
         """Operations of a group that could not even begin."""
@@ -230,12 +282,21 @@ class CommitQueue:
         """Those that are next, as far as they are short."""
         jobs: list[WaitingJob] = []
         left = LONGEST_GROUP
-        while self._waiting and len(jobs) < MOST_IN_GROUP and left > 0:
-            seconds = self._seconds(self._waiting.first())
-            if seconds > LONG:
-                break
-            jobs.append(self._waiting.pop())
+
+        def is_short(job: WaitingJob) -> bool:
+            nonlocal left
+            seconds = max(job.size, 1.0) * cost
+            if left <= 0 or seconds > LONG:
+                return False
             left -= seconds
+            return True
+
+        while self._waiting and len(jobs) < MOST_IN_GROUP:
+            cost = self._cost.get(self._waiting.first().owner, math.inf)
+            some = self._waiting.pop_while(is_short, MOST_IN_GROUP - len(jobs))
+            if not some:
+                break
+            jobs += some
         return jobs
 
     def _charge(self, group: "CommitGroup") -> None:
@@ -244,15 +305,18 @@ class CommitQueue:
         commit = group.commit_seconds / max(len(group.jobs), 1)
         if len(self._cost) > MOST_COSTS:
             self._cost.clear()
-        used: dict[tuple[str, str], float] = {}
+        used: dict[tuple[Any, ...], list[float]] = {}  # seconds, and operations, if one can tell
         for job, seconds in zip(group.jobs, group.seconds, strict=True):
-            owner = job.owner
-            used[owner] = used.get(owner, 0.0) + seconds + commit
+            own = used.setdefault(job.owner, [0.0, 0.0, 0.0])
+            own[0] += seconds + commit
             if job.size < math.inf:
-                cost = seconds / max(job.size, 1.0)
+                own[1] += seconds
+                own[2] += max(job.size, 1.0)
+        for owner, (all_seconds, seconds, size) in used.items():
+            self._waiting.pay(owner[0], owner[1], all_seconds)
+            if size:
+                cost = seconds / size
                 self._cost[owner] = (self._cost.get(owner, cost) + cost) / 2
-        for owner, seconds in used.items():
-            self._waiting.pay(*owner, seconds)
 
     async def _in_thread(self, work: Callable[P, None], *more: P.args, **named: P.kwargs) -> None:
         loop = asyncio.get_running_loop()
@@ -262,6 +326,9 @@ class CommitQueue:
         until = time.monotonic() + PATIENCE
         while True:
             try:
+                if self._not_synced is not None:
+                    self.engine.undo()
+                    self._not_synced = None
                 if self.trouble is None:
                     return self.engine.begin()
                 return await self._in_thread(self.engine.begin)  # it may have to be opened again
@@ -317,6 +384,12 @@ class CommitQueue:
         if str(error) != str(self.damage):
             log.error("%s", error, exc_info=None if isinstance(error, DamagedStore) else error)
         self.damage = error
+
+
+def _timed(work: Callable[[], None]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
 
 
 def reply(job: WaitingJob, result: Any) -> None:

@@ -1,7 +1,7 @@
 """What the service does, one operation after another, in groups that become one commit.
 
 An operation raises before it changes anything, or it changes everything. `load` reads at once what
-a group will need, `flush` ends the commit, `commit` saves it. If that cannot be done, `undo`
+a group will need, `flush` ends the commit, `save` writes it. If that cannot be done, `undo`
 forgets what is in memory, and the store says what is true.
 """
 
@@ -201,9 +201,14 @@ class Engine:
         while weight > MEMORY and len(self._served) > 1:
             weight -= self._served.popitem(last=False)[1].weight
 
+    def save(self) -> None:
+        """The next group may build on it; once the store is synced it is durable. In any thread."""
+        self.store.save(self._changes)
+
     def commit(self) -> None:
         """Durable when it returns; it may be called in another thread."""
-        self.store.save(self._changes)
+        self.save()
+        self.store.sync()
 
     def undo(self) -> None:
         """Nothing since `begin` has happened."""
@@ -489,7 +494,7 @@ class Engine:
 
     def task(self, tenant: str, name: str, task: str) -> TaskBelief:
         try:
-            return answers.task_belief(task, self.served(tenant, name))
+            return answers.task_belief(task, self.served(tenant, name), self.now())
         except UnknownTask:
             raise NotFound(f"there is no task {task!r}") from None
 
@@ -518,7 +523,7 @@ class Engine:
         self._add_change(self.served(tenant, name), "forget", None)
 
     def meta(self, tenant: str, name: str) -> PriorBelief:
-        return answers.prior_belief(self.served(tenant, name))
+        return answers.prior_belief(self.served(tenant, name), self.now())
 
     def add_arm(self, tenant: str, name: str, new: NewArm) -> ExperimentInfo:
         """The same arm again changes nothing."""

@@ -10,6 +10,7 @@ from adats.service.errors import Invalid
 MOST_ARMS, MOST_DIM, LONGEST_NAME, MOST_AT_ONCE = 500, 128, 200, 1000
 MOST_METRICS, MOST_ATTRIBUTES = 8, 16
 LONGEST_WINDOW = 10 * 365 * 86_400.0  # seconds
+SHORTEST_LIFE, LONGEST_LIFE = 1.0, LONGEST_WINDOW  # seconds
 LARGEST, LEAST = 1e20, 1e-20  # figures: products of a few of them, and of their inverses, exist
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # line breaks, NUL and the like
@@ -25,6 +26,7 @@ Numbers = Figure | list[Figure | list[Figure]]
 Row = Annotated[list[Figure], Meta(max_length=MOST_DIM)]
 Rows = Annotated[list[Row], Meta(max_length=MOST_ARMS)]
 Share = Annotated[float, Meta(ge=0, le=1)]
+HalfLife = Annotated[float, Meta(ge=SHORTEST_LIFE, le=LONGEST_LIFE)]
 
 
 NUMBER = "number"

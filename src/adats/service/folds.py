@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 
 from adats.agents.task_state import TaskState
-from adats.models.core.types import MetaBelief, Stats
+from adats.models.core.types import MetaBelief
 from adats.service.snapshot import LearnedTask, Unfolded
 from adats.service.stores.interface import ExperimentRow, LearnedReward, TaskRow
+from adats.service.task_cache import packed_stats
 
 LARGE_TOTAL = 64_000  # bytes: a larger one is not written at each commit
 MOST_UNFOLDED = 32  # tasks that may have changed since
@@ -42,17 +43,17 @@ class WrittenTotal:
     it is kept with them.
     """
 
-    def __init__(self, row: ExperimentRow, meta: MetaBelief) -> None:
-        self.size, self._version = len(row.total or b""), row.total_version
+    def __init__(self, row: ExperimentRow, meta: MetaBelief, *, aging: bool) -> None:
+        self.size, self._version, self._aging = len(row.total or b""), row.total_version, aging
         self._meta = meta if row.total else None
         self.folded: dict[str, bytes] = {}  # of tasks that changed since: what is in it
         self.newest = meta.generation  # of it, and of tasks that changed since
         self.must_be_written = False  # it changed otherwise, or others need it
 
-    def keep(self, task: str, stats: Stats) -> None:
+    def keep(self, task: str, state: TaskState) -> None:
         """The statistics of a task, which is about to change."""
         if self.size > LARGE_TOTAL and task not in self.folded:
-            self.folded[task] = stats.flat().tobytes()
+            self.folded[task] = packed_stats(state, aging=self._aging)
 
     def with_kept(self, task: str, row: TaskRow) -> TaskRow:
         """As it is written."""

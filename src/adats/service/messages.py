@@ -38,6 +38,9 @@ AsAsked = Annotated[str, doc("As it was asked.")]
 ArmOrCoefficient = Annotated[Arm, doc("The arm; in a linear model the number of the coefficient.")]
 Mean = Annotated[float, doc("Of the mean reward, or of the coefficient.")]
 Scale = Annotated[float | None, doc("Standard deviation of the same; null if it is infinite.")]
+HowRewardsAge = Annotated[
+    str | None, doc("How rewards lose weight with time, in a sentence; null if they do not.")
+]
 DecisionsMade = Annotated[int, doc("How many were made.")]
 DecisionsWithReward = Annotated[int, doc("How many have a reward.")]
 CodeAlone = Annotated[int, doc("If it was refused: the code that it would have had alone.")]
@@ -244,6 +247,7 @@ class ExperimentInfo(Struct, frozen=True):
     state_version: StateVersion
     prior_version: PriorVersion
     status: Annotated[str, doc("running, paused or archived.")]
+    aging: HowRewardsAge = None
 
 
 class ExperimentList(Struct, frozen=True):
@@ -265,7 +269,7 @@ class TaskBeliefPart(Struct, frozen=True):
     from_prior: Annotated[Share, doc("How much comes from the prior.")]
     pulls: Annotated[
         float | None,
-        doc("Rewards of this arm that count in the task; null in a linear model."),
+        doc("Rewards of this arm that count in the task, by weight; null in a linear model."),
     ]
 
 
@@ -375,6 +379,7 @@ class Report(Struct, frozen=True):
     alarms: Annotated[list[str], doc("What is wrong, a sentence each.")]
     state_version: StateVersion
     prior_version: PriorVersion
+    aging: HowRewardsAge = None
 
 
 class Error(Struct, frozen=True):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from adats.models.core.types import FloatArray, MetaBelief, Stats
+from adats.models.core.types import MetaBelief
 from adats.service.arm_changes import Change
 from adats.service.engine import Engine
 from adats.service.errors import Refusal
@@ -22,7 +22,8 @@ from adats.service.messages import DecisionRequest, RewardRequest
 from adats.service.past import Past
 from adats.service.rules import of_no_arm, when_due
 from adats.service.served_experiment import ServedExperiment
-from adats.service.stores.interface import DecisionRow, ExperimentRow, ReadView, Store
+from adats.service.snapshot import Snapshot
+from adats.service.stores.interface import DecisionRow, ExperimentRow, ReadView, Store, TaskRow
 
 COMMITS_IN_ONE = 1000  # commits of the log in one transaction
 TOLERANCE = 1e-9  # relative: what is left of the order of sums
@@ -104,9 +105,8 @@ def replay(
             played = engine.served(row.tenant, row.name)
             played.number(max(played.snapshot.version, row.version))
         _commit(engine)
-        meta = engine.served(row.tenant, row.name).snapshot.meta if loosely else None
         with target.view() as replayed:
-            differences += compare(source, replayed, row, meta)
+            differences += compare(source, replayed, row, loosely=loosely)
     return Replayed(events, decisions, changed, moved, differences)
 
 
@@ -248,11 +248,11 @@ def _commit(engine: Engine) -> None:
 
 
 def compare(
-    left: ReadView, right: ReadView, row: ExperimentRow, meta: MetaBelief | None = None
+    left: ReadView, right: ReadView, row: ExperimentRow, *, loosely: bool = False
 ) -> list[str]:
     """Where two stores differ in what they know of an experiment.
 
-    With the meta-belief of the second, digests may differ: statistics are the same without them.
+    Digests may differ `loosely`: statistics are the same without them.
     """
     other = right.experiment(row.tenant, row.name)
     if other is None:
@@ -261,11 +261,12 @@ def compare(
     for name in ("spec", "seed", "version", "prior_version", "arms", "status", *COUNTERS):
         if getattr(row, name) != getattr(other, name):
             found.append(f"{row.name}: {name}")
-    sums = _taught(left, row)
-    alike = _close_numbers(sums, _taught(right, other)) if meta is None else _alike(meta, sums)
-    if not alike:
+    known, again = _taught(left, row), _taught(right, other)
+    last = max(known.time, again.time)  # of one it may be that of a task which is forgotten
+    alike = _alike if loosely else _close_sums
+    if not alike(known.at(last).meta, again.at(last).meta):
         found.append(f"{row.name}: what all tasks taught")
-    close = _close_bytes if meta is None else partial(_close_stats, type(meta.empty()))
+    close = partial(_close_stats, known) if loosely else _close_bytes
     theirs = dict(right.tasks(other.id))
     changing = left.unfolded(row.id)
     for task, state in left.tasks(row.id):
@@ -290,25 +291,31 @@ def compare(
     return found
 
 
-def _taught(view: ReadView, row: ExperimentRow) -> FloatArray:
-    """The sum of all messages, with what tasks have learned since it was written."""
-    return ServedExperiment(row, view).snapshot.meta.sums()
+def _taught(view: ReadView, row: ExperimentRow) -> Snapshot:
+    """With the sum of all messages, and what tasks have learned since it was written."""
+    return ServedExperiment(row, view).snapshot
 
 
 def _close_bytes(left: bytes, right: bytes) -> bool:
     return left == right or _close_numbers(np.frombuffer(left), np.frombuffer(right))
 
 
-def _close_stats(kind: type[Stats], left: bytes, right: bytes) -> bool:
+def _close_stats(snapshot: Snapshot, left: bytes, right: bytes) -> bool:
     """Without what they were digested to."""
-    one, two = (kind.from_flat(np.frombuffer(side)) for side in (left, right))
-    between = (one - two).flat()
+    one, two = (snapshot.state_of(TaskRow(side, 0, None)) for side in (left, right))
+    if one.time != two.time:
+        return False
+    between = (one.stats - two.stats).flat()
     return _close_numbers(between, np.zeros(between.size))
 
 
-def _alike(meta: MetaBelief, sums: FloatArray) -> bool:
-    """Whether other sums are nearly the same prior."""
-    own, other = meta.task_prior(), meta.with_sums(sums).task_prior()
+def _close_sums(one: MetaBelief, two: MetaBelief) -> bool:
+    return _close_numbers(one.sums(), two.sums())
+
+
+def _alike(one: MetaBelief, two: MetaBelief) -> bool:
+    """Whether they are nearly the same prior."""
+    other, own = one.task_prior(), two.task_prior()
     return bool((np.abs(own.mean - other.mean) <= ALIKE * own.scale).all())
 
 

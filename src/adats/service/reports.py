@@ -16,7 +16,7 @@ from adats.service.evaluation.lift import RewardMoments, Sides
 from adats.service.messages import ArmStanding, Lift, LiftEstimate, LiftInterval, Report, Stop
 from adats.service.served_experiment import ServedExperiment
 from adats.service.snapshot import Snapshot
-from adats.service.spec import ExperimentSpec
+from adats.service.spec import ExperimentSpec, how_rewards_age
 from adats.service.stores.interface import Bucket, Counts, ExperimentRow, ReadView
 
 NONE = Counts()
@@ -39,7 +39,7 @@ def report_of(
     With a window, the lift is of those only, up to the first that is not settled yet: among others
     rewards that come early would be too many.
     """
-    spec = snapshot.spec
+    spec, snapshot = snapshot.spec, snapshot.at(now)
     over = None if spec.window is None else now - spec.window
     counted = _Counted(view, row, counts, several=spec.size is not None)
     everything = counted.up_to(math.inf)
@@ -81,6 +81,7 @@ def report_of(
         ),
         state_version=row.version,
         prior_version=row.prior_version,
+        aging=how_rewards_age(spec),
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any, cast
 import msgspec
 import numpy as np
 
+from adats.agents.aging import NEVER
 from adats.agents.task_state import TaskState
 from adats.models.core.errors import UnknownTask
 from adats.models.core.types import Belief, FloatArray, MetaBelief, Stats
@@ -34,7 +35,7 @@ from adats.service.stores.interface import (
     Taken,
     TaskRow,
 )
-from adats.service.task_cache import StaleTasks, TaskCache, TaskReader, unpacked
+from adats.service.task_cache import StaleTasks, TaskCache, TaskReader
 
 
 class ServedExperiment:
@@ -58,6 +59,7 @@ class ServedExperiment:
             lambda design: self.snapshot.blank_of(design),
             lambda stats: self.snapshot.meta.generation_of(stats),
             self._learn_again,
+            aging=self.snapshot.aging,
         )
         self._stale_tasks = StaleTasks(store, row.id, self.task_cache)
         self.refresh(row)
@@ -67,13 +69,9 @@ class ServedExperiment:
         """As it is in the store now, with the same arms."""
         self.tasks, self.decisions, self.counted = row.tasks, row.decisions, row.counted
         self.days_until, self.status = row.days_until, row.status
-        meta = self.snapshot.meta
-        if row.total:
-            meta = meta.with_sums(np.frombuffer(row.total))
-        self.snapshot = self.snapshot._replace(
-            version=row.version, prior_version=row.prior_version, meta=meta
-        )
-        self._total = WrittenTotal(row, meta)
+        now = self.snapshot._replace(version=row.version, prior_version=row.prior_version)
+        self.snapshot = now.with_total(row.total) if row.total else now
+        self._total = WrittenTotal(row, self.snapshot.meta, aging=now.aging)
         self.stored = row._replace(total=None)  # as it is in the store
 
     @property
@@ -118,27 +116,24 @@ class ServedExperiment:
 
     def _fold_again(self, tasks: Iterable[tuple[str, TaskRow]]) -> None:
         """What tasks have learned since the total was written becomes part of it."""
-        meta = self.snapshot.meta
+        swaps = []
         for task, row in tasks:
-            before = self._total.kept(task, row).folded or b""
-            for stats, sign in ((before, -1.0), (row.stats, 1.0)):
-                meta = meta.absorb(sign * self.message_of(row._replace(stats=stats)))
+            before = row._replace(stats=self._total.kept(task, row).folded or b"")
+            swaps.append([self.snapshot.state_of(one) for one in (before, row)])
+        self.snapshot = self.snapshot.at(max((new.time for _, new in swaps), default=NEVER))
+        meta = self.snapshot.meta
+        for old, new in swaps:
+            meta = meta.absorb(-self._taught_by(old)).absorb(self._taught_by(new))
         if self._total.newest != meta.generation:
             meta = meta.at_generation(self._total.newest) or meta
         self.snapshot = self.snapshot.with_meta(meta)
 
     def _replace(self, changes: list[tuple[str, TaskState, TaskState, set[int]]]) -> None:
         """Put what tasks have learned, in some arms, in the place of what they taught before."""
-        meta = self.snapshot.meta
         for task, _, before, _ in changes:
-            self._total.keep(task, before.stats)
-        digests, meta = meta.replace_tasks(
-            [
-                (before.digested(meta), state.stats, sorted(arms))
-                for _, state, before, arms in changes
-            ]
-        )
-        self.snapshot = self.snapshot.with_meta(meta)
+            self._total.keep(task, before)
+        told = [(before, state, sorted(arms)) for _, state, before, arms in changes]
+        digests, self.snapshot = self.snapshot.with_learned_by(told)
         for (task, state, *_), digest in zip(changes, digests, strict=True):
             self.task_cache.put(task, state._replace(stats=digest.stats, digest=digest))
 
@@ -163,6 +158,8 @@ class ServedExperiment:
         if as_of is not None and as_of < snapshot.version and self.past is not None:
             past = self.past.as_of(as_of, snapshot, task, state, self._commit)
             snapshot, state, unfolded = past
+        if snapshot.aging and unfolded is None and state.digest is None:  # it is digested once
+            kept = state = state._replace(digest=state.digested(snapshot.meta))
         drawn, same = rules.kept_since(last, self.spec, now), None
         if last is not None and drawn is not None:
             same = snapshot.keep(request, state, last)
@@ -172,7 +169,7 @@ class ServedExperiment:
         else:
             self._bits.state = seed = generator_state(self._key, decision_id)
             choice, after, rows = snapshot.decide(
-                request, state, unfolded, self._rng, seed["state"]["state"]
+                request, state, unfolded, self._rng, seed["state"]["state"], now
             )
             action, drawn = choice.action, None
             chance = cast(FloatArray, choice.propensities)[action].tolist()
@@ -180,7 +177,8 @@ class ServedExperiment:
             how = (chance, int(choice.explored), held_out)
         if snapshot.setup.counts_pending:
             kept = kept._replace(rounds=after.rounds, pending=after.pending)
-        if snapshot is self.snapshot and unfolded is None and after.digest is not kept.digest:
+        whole = snapshot is self.snapshot and unfolded is None and not snapshot.aging
+        if whole and after.digest is not kept.digest:
             kept = kept._replace(digest=after.digest)
         if kept is not known:
             self.tasks += known is None
@@ -216,7 +214,7 @@ class ServedExperiment:
 
     def check_reward(self, decision: DecisionRow, reward: Reward) -> None:
         """Raise `Invalid` if the statistics cannot take it."""
-        self.snapshot.check_reward(decision, reward, partial(self._present, decision.task))
+        self.snapshot.check_reward(decision, reward, partial(self.present, decision.task))
 
     def count(self, decision: DecisionRow, reward: Reward, *, given_up: bool = False) -> None:
         """A reward for a decision that had none in the statistics, and may have been given up."""
@@ -264,29 +262,34 @@ class ServedExperiment:
         stats: Stats = self._known(task).stats
         return stats
 
-    def posterior(self, task: str) -> Belief:
-        """The belief over theta of this task."""
-        return self.snapshot.setup.source.posterior(*self._present(task))
+    def posterior(self, task: str, now: float = NEVER) -> Belief:
+        """The belief over theta of this task; where rewards age, now or at the newest of them."""
+        return self.snapshot.setup.source.posterior(*self.present(task, now))
 
-    def prior_of(self, task: str) -> Belief:
+    def prior_of(self, task: str, now: float = NEVER) -> Belief:
         """The prior of a task as all the others have taught it."""
-        meta, state = self._present(task)
-        return self.snapshot.setup.forget(meta, state).task_prior(design=state.design)
+        meta, state = self.present(task, now)
+        others = self.snapshot.setup.forget(meta, state, state.time)
+        return others.task_prior(design=state.design)
 
-    def _present(self, task: str) -> tuple[MetaBelief, TaskState]:
+    def present(self, task: str, now: float = NEVER) -> tuple[MetaBelief, TaskState]:
         """What all taught, with what this task has learned in this commit."""
-        return self.snapshot.present(self._known(task), self._commit.unfolded.get(task))
+        return self.snapshot.present(self._known(task), self._commit.unfolded.get(task), now)
 
     def message_of(self, row: TaskRow) -> FloatArray:
-        """What a task teaches the others."""
-        state = unpacked(row, self.snapshot.blank_of)
-        message: FloatArray = state.digested(self.snapshot.meta).message
-        return message
+        """What a task teaches the others, with its weight in what all taught."""
+        return self._taught_by(self.snapshot.state_of(row))
+
+    def _taught_by(self, state: TaskState) -> FloatArray:
+        snapshot = self.snapshot
+        message: FloatArray = state.digested(snapshot.meta).message
+        return message * snapshot.setup.weight(state, snapshot.time)
 
     def forget(self, task: str) -> None:
         """Take the task out, at the end of a commit: the state is that of the remaining log."""
-        meta = self.snapshot.setup.forget(self.snapshot.meta, self._known(task))
-        self.snapshot = self.snapshot.with_meta(meta)
+        snapshot = self.snapshot
+        meta = snapshot.setup.forget(snapshot.meta, self._known(task), snapshot.time)
+        self.snapshot = snapshot.with_meta(meta)
         self._total.must_be_written = True
         self.tasks -= 1
         self.task_cache.delete(task)
@@ -300,11 +303,12 @@ class ServedExperiment:
         found = dict(islice(stale, meta.renewals(rewards)))
         if self.past is not None:
             self.past.renew(found.items())
-        states, meta = self.snapshot.setup.renew(meta, list(found.values()))
+        setup, time = self.snapshot.setup, self.snapshot.time
+        states, meta = setup.renew(meta, list(found.values()), time)
         self.snapshot = self.snapshot.with_meta(meta)
         for (task, before), state in zip(found.items(), states, strict=True):
             if state.stats is not before.stats:
-                self._total.keep(task, before.stats)
+                self._total.keep(task, before)
                 self.task_cache.put(task, state)
         self._put_tasks(group)
 
@@ -359,14 +363,13 @@ class ServedExperiment:
             status=self.status,
         )
         if self._total.is_due(snapshot.meta):
-            total = snapshot.meta.sums().tobytes()
-            row = row._replace(total=total, total_version=snapshot.version)
-            self._total = WrittenTotal(row, snapshot.meta)
+            row = row._replace(total=snapshot.total(), total_version=snapshot.version)
+            self._total = WrittenTotal(row, snapshot.meta, aging=snapshot.aging)
         if row == self.stored:
             return
         if beliefs.is_due(row, now):
             row = row._replace(believed_at=now, believed_tasks=row.tasks)
-            group.add_belief(beliefs.belief_row(snapshot, row))
+            group.add_belief(beliefs.belief_row(snapshot.at(now), row))
         group.put_experiment(row)
         self.stored = row._replace(total=None)
 

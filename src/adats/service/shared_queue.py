@@ -89,15 +89,14 @@ class SharedQueue(CommitQueue):
 
         def work() -> None:
             group.run(self.engine, jobs)
-            group.commit(self.engine)
+            group.save(self.engine)
 
         await self._in_thread(self._whole, work, wait)
         self.trouble = None
         self.groups += 1
         self._last_size = len(jobs)
         self._charge(group)
-        for job, result in zip(group.jobs, group.results, strict=True):
-            reply(job, result)
+        group.reply()
 
     async def _do_apart(self, jobs: list[WaitingJob]) -> None:
         """Somebody holds what one of them needs: that one waits, and the others do not."""

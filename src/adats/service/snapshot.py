@@ -3,18 +3,28 @@
 Nothing is changed in place: a task's state goes in, and another comes out.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, cast
 
 import msgspec
 import numpy as np
 
+from adats.agents.aging import NEVER
 from adats.agents.choice import Choice
 from adats.agents.decision import Decision
 from adats.agents.steps import Setup
 from adats.agents.task_state import TaskState, without_pulls
 from adats.models.core import checks
-from adats.models.core.types import Arm, ArmBelief, BoolArray, FloatArray, MetaBelief, Rng
+from adats.models.core.types import (
+    Arm,
+    ArmBelief,
+    BoolArray,
+    Digest,
+    FloatArray,
+    MetaBelief,
+    Rng,
+    Stats,
+)
 from adats.service.arm_changes import Change, check_change, setup_of
 from adats.service.designs import design_of
 from adats.service.errors import Invalid
@@ -22,7 +32,8 @@ from adats.service.field_types import MOST_DIM
 from adats.service.messages import DecisionRequest
 from adats.service.priors import prior_of
 from adats.service.spec import ExperimentSpec, check
-from adats.service.stores.interface import DecisionRow, LearnedReward, Reward
+from adats.service.stores.interface import DecisionRow, LearnedReward, Reward, TaskRow
+from adats.service.task_cache import unpacked
 
 OTHER_FIELDS = ("features", "allowed", "horizon", "attributes", "design")
 ROUND_OFF = 1e6  # a reward taken out whose square is this much larger than the rest leaves that
@@ -52,6 +63,7 @@ class Snapshot(NamedTuple):
     setup: Setup
     meta: MetaBelief  # what all tasks taught
     blank: TaskState  # of a task of which nothing is known
+    time: float = NEVER  # of the newest reward in what all taught, where rewards age
 
     @classmethod
     def first(cls, spec: ExperimentSpec) -> "Snapshot":
@@ -70,6 +82,31 @@ class Snapshot(NamedTuple):
 
     def with_meta(self, meta: MetaBelief) -> "Snapshot":
         return self._replace(meta=meta)
+
+    # what all taught
+
+    @property
+    def aging(self) -> bool:
+        """Whether rewards lose weight with time."""
+        return self.setup.aging is not None
+
+    def total(self) -> bytes:
+        """The sum of all messages, as it is kept."""
+        sums = self.meta.sums()
+        return (np.append(sums, self.time) if self.aging else sums).tobytes()
+
+    def with_total(self, total: bytes) -> "Snapshot":
+        sums, time = np.frombuffer(total), NEVER
+        if self.aging:
+            sums, time = sums[:-1], sums.item(-1)
+        return self._replace(meta=self.meta.with_sums(sums), time=time)
+
+    def at(self, now: float) -> "Snapshot":
+        """With what all taught as it weighs now, or with the newest reward."""
+        aging = self.setup.aging
+        if aging is None or now <= self.time:
+            return self
+        return self._replace(meta=self.meta.faded(aging.faded(self.time, now)), time=now)
 
     # arms
 
@@ -112,11 +149,28 @@ class Snapshot(NamedTuple):
     def _named(self, arms: Iterable[int]) -> list[Arm]:
         return [cast(Arm, self.setup.arms.name(arm)) for arm in arms]
 
+    def with_learned_by(
+        self, changes: Sequence[tuple[TaskState, TaskState, Sequence[int]]]
+    ) -> tuple[list[Digest[Any]], "Snapshot"]:
+        """After some tasks were taught: as they were, as they are, and the arms that changed."""
+        meta = self.meta
+        if self.aging:
+            digests, meta, time = self.setup.replace(meta, self.time, changes)
+            return digests, self._replace(meta=meta, time=time)
+        digests, meta = meta.replace_tasks(
+            [(before.digested(meta), state.stats, arms) for before, state, arms in changes]
+        )
+        return digests, self.with_meta(meta)
+
     # tasks
 
     def blank_of(self, design: FloatArray | None) -> TaskState:
         """Of a new task that may have a design of its own."""
         return self.blank if design is None else self.setup.new_state(self.meta, design)
+
+    def state_of(self, row: TaskRow) -> TaskState:
+        """Of a task as it is kept."""
+        return unpacked(row, self.blank_of, aging=self.aging)
 
     def opened(self, request: DecisionRequest, known: TaskState | None) -> TaskState:
         """The state of a task, which may be new; `Invalid` if it cannot be like this."""
@@ -155,8 +209,15 @@ class Snapshot(NamedTuple):
 
     # decisions
 
-    def present(self, state: TaskState, unfolded: Unfolded | None) -> tuple[MetaBelief, TaskState]:
-        """What all taught, with what this task has learned in this commit."""
+    def present(
+        self, state: TaskState, unfolded: Unfolded | None, now: float = NEVER
+    ) -> tuple[MetaBelief, TaskState]:
+        """What all taught, with what this task has learned in this commit; where rewards age, as
+        they weigh now, or with the newest reward."""
+        if self.aging:
+            before, changed = unfolded or Unfolded(state, set())
+            now = max(now, self.time, state.time)
+            return self.setup.present(self.meta, self.time, state, now, before, sorted(changed))
         if unfolded is None:
             return self.meta, state
         before, arms = unfolded
@@ -170,6 +231,7 @@ class Snapshot(NamedTuple):
         unfolded: Unfolded | None,
         rng: Rng,
         draws: int,
+        now: float,
     ) -> tuple[Choice, TaskState, FloatArray | None]:
         """A choice, the task's state after it, and the features of the arms; or `Invalid`.
 
@@ -178,7 +240,7 @@ class Snapshot(NamedTuple):
         rows, mask = None, self.setup.arms.not_retired
         if self.dim or self.setup.counts_pending or has_other_fields(request):
             rows, mask = self._asked(request, state)
-        meta, state = self.present(state, unfolded)
+        meta, state = self.present(state, unfolded, now)
         try:
             choice, after = self.setup.decide(
                 meta, state, rng, rows, mask, request.horizon, draws=draws, logged=True
@@ -261,19 +323,30 @@ class Snapshot(NamedTuple):
     def counted(
         self, decision: DecisionRow, reward: Reward, state: TaskState, given_up: bool
     ) -> LearnedTask:
-        """A reward for a decision that had none in the statistics.
+        """A reward for a decision that had none in the statistics; its time is the decision's.
 
         If the decision was given up, its pull is not pending any more: another's may be.
         """
         pulled, pending = self._pulled(decision), state.pending
         if pending is not None and not given_up:
             pending = without_pulls(pending, pulled)
-        stats = state.stats.add(pulled, reward)
+        stats, time = self._told(state, decision, reward, decision.time)
         return LearnedTask(
-            state._replace(stats=stats, digest=None, pending=pending),
+            state._replace(stats=stats, digest=None, pending=pending, time=time),
             self._arms_in(pulled),
-            LearnedReward(decision.action, decision.features, reward),
+            LearnedReward(decision.action, decision.features, reward, time=self._kept(decision)),
         )
+
+    def _told(
+        self, state: TaskState, row: DecisionRow | LearnedReward, reward: Reward, time: float
+    ) -> tuple[Stats, float]:
+        """The statistics of a task with one more reward, and their time."""
+        pulled = self._pulled(row)
+        return self.setup.told(self.meta, state, lambda stats: stats.add(pulled, reward), time)
+
+    def _kept(self, decision: DecisionRow) -> float | None:
+        """The time of a reward, where that matters."""
+        return decision.time if self.aging else None
 
     def recounted(
         self,
@@ -284,38 +357,48 @@ class Snapshot(NamedTuple):
         rows: Callable[[], Iterable[DecisionRow]],
     ) -> LearnedTask:
         """Another reward in place of one that counts; `rows` gives the decisions of the task."""
-        what = LearnedReward(decision.action, decision.features, new, old)
-        pulled, nothing = self._pulled(decision), self.blank_of(state.design).stats
-        out = nothing.add(pulled, old)
-        stats = state.stats - out + nothing.add(pulled, new)
-        arms = self._arms_in(pulled)
+        time = self._kept(decision)
+        what = LearnedReward(decision.action, decision.features, new, old, time=time)
+        stats, out = self._instead(state, what)
+        arms = self._arms_in(self._pulled(decision))
         if stats.dwarfed_by(out, ROUND_OFF):  # count from the log
-            stats, arms = nothing, range(self.meta.n_arms)
+            again, arms = self.blank_of(state.design), range(self.meta.n_arms)
             for row in rows():
                 value = new if row.decision_id == decision.decision_id else row.counted
                 if value is not None:
-                    stats = stats.add(self._pulled(row), value)
+                    stats, last = self._told(again, row, value, row.time)
+                    again = again._replace(stats=stats, time=last)
+            stats = again.stats
             what = what._replace(stats=stats.flat().tobytes())
         return LearnedTask(state._replace(stats=stats, digest=None), arms, what)
+
+    def _instead(self, state: TaskState, what: LearnedReward) -> tuple[Stats, Stats]:
+        """Statistics with a reward in place of another, and of that other alone."""
+        pulled, nothing = self._pulled(what), self.blank_of(state.design).stats
+        out, new = (
+            self.setup.weighed(nothing.add(pulled, reward), what.time or 0.0, state.time)
+            for reward in (what.instead, what.reward)
+        )
+        return state.stats - out + new, out
 
     def with_learned(
         self, state: TaskState, learned: Iterable[LearnedReward]
     ) -> tuple[TaskState, Unfolded]:
         """A task as it was folded last, with what it has learned since."""
-        stats, nothing = state.stats, self.blank_of(state.design).stats
-        arms: set[int] = set()
+        now, arms = state, set[int]()
         for one in learned:
-            pulled = self._pulled(one)
+            time = now.time
             if one.stats is not None:
-                stats = type(nothing).from_flat(np.frombuffer(one.stats))
+                stats = type(state.stats).from_flat(np.frombuffer(one.stats))
                 arms.update(range(self.meta.n_arms))
-                continue
-            if one.instead is not None:
-                stats = stats - nothing.add(pulled, one.instead) + nothing.add(pulled, one.reward)
             else:
-                stats = stats.add(pulled, one.reward)
-            arms.update(self._arms_in(pulled))
-        return state._replace(stats=stats, digest=None), Unfolded(state, arms)
+                if one.instead is not None:
+                    stats, _ = self._instead(now, one)
+                else:
+                    stats, time = self._told(now, one, one.reward, one.time or 0.0)
+                arms.update(self._arms_in(self._pulled(one)))
+            now = now._replace(stats=stats, digest=None, time=time)
+        return now._replace(digest=None), Unfolded(state, arms)
 
     def given_up(self, decision: DecisionRow, state: TaskState) -> TaskState:
         """No reward will come: its pull is not pending any more."""
@@ -351,7 +434,13 @@ def _pull(row: DecisionRow | LearnedReward) -> tuple[Arm | tuple[Arm, ...], Floa
 
 def has_other_fields(request: DecisionRequest) -> bool:
     """Whether more than the task was given."""
-    return any(getattr(request, name) is not None for name in OTHER_FIELDS)
+    return not (
+        request.features is None
+        and request.allowed is None
+        and request.horizon is None
+        and request.attributes is None
+        and request.design is None
+    )
 
 
 def other_fields(request: DecisionRequest) -> str | None:

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from adats.agents.aging import aging_of
 from adats.agents.oracles import Top
 from adats.agents.policies import policy_from_dict
 from adats.models.core.types import Arm, Stats
@@ -21,6 +22,7 @@ from adats.service.field_types import (
     ArmName,
     Declared,
     Figure,
+    HalfLife,
     Name,
     Names,
     Numbers,
@@ -33,6 +35,8 @@ from adats.service.served_models import MODELS
 
 NESTED, MOST_DEPTH = (dict, list), 20  # of what is nested in a prior file; they need 6
 
+UNITS = ((86_400.0, "day"), (3600.0, "hour"), (60.0, "minute"), (1.0, "second"))
+
 KEPT = 8  # specs, and what is made of each, that stay in memory for whoever reads
 
 
@@ -44,11 +48,11 @@ class DefaultPrior(Struct, forbid_unknown_fields=True, omit_defaults=True, froze
     ] = None
     scale: Annotated[Figure | None, doc("Roughly how much rewards differ; numbers need it.")] = None
     version: Annotated[
-        Literal[1, 2] | None,
+        Literal[1, 2, 3] | None,
         doc(
-            "Of the default prior for binary rewards and counts: 2, where the arms of a task share "
-            "a level, or 1, that of adats 0.1, where every arm is by itself. The newest unless "
-            "given."
+            "Of the default prior for binary rewards and counts: 3, where the arms of a task share "
+            "a level; 2, where tasks differ less; or 1, that of adats 0.1, where every arm is by "
+            "itself. The newest unless given."
         ),
     ] = None
 
@@ -206,6 +210,20 @@ class ExperimentSpec(Struct, forbid_unknown_fields=True, omit_defaults=True, fro
             "anew unless given."
         ),
     ] = None
+    half_life: Annotated[
+        HalfLife | None,
+        doc(
+            "Seconds after which a reward weighs half in its task; its age is that of its "
+            "decision. It always weighs the same unless given."
+        ),
+    ] = None
+    prior_half_life: Annotated[
+        HalfLife | None,
+        doc(
+            "Seconds after its last reward when a task weighs half in what all tasks taught; it "
+            "always weighs the same unless given."
+        ),
+    ] = None
     attributes: Annotated[
         Declared,
         Meta(max_length=MOST_ATTRIBUTES),
@@ -341,6 +359,21 @@ def _check_shape(spec: ExperimentSpec) -> None:
         raise Invalid("arms", "give the names of the arms, or how many there are")
 
 
+def how_rewards_age(spec: ExperimentSpec) -> str | None:
+    """In a sentence; None if they do not."""
+    own, prior = (None if s is None else _span(s) for s in (spec.half_life, spec.prior_half_life))
+    if own is None:
+        after = f"A task weighs half in what all tasks taught {prior} after its last reward."
+        return None if prior is None else after
+    taught = "" if prior is None else f", and a task half after {prior} in what all tasks taught"
+    return f"A reward weighs half after {own} in its task{taught}."
+
+
+def _span(seconds: float) -> str:
+    size, unit = next((size, unit) for size, unit in UNITS if seconds >= size)
+    return f"{seconds / size:.3g} {unit}{'' if seconds == size else 's'}"
+
+
 def check_rewards(spec: ExperimentSpec, stats: Stats) -> None:
     """Raise `Invalid` unless what the rules make of rewards is a reward for these statistics."""
     if spec.default_reward is not None:  # it will count by itself: a wrong one must not get in
@@ -370,6 +403,7 @@ def options_of(spec: ExperimentSpec) -> dict[str, Any]:
         "epsilon": spec.policy.epsilon,
         "features": spec.features,
         "arms": spec.arms if isinstance(spec.arms, list) else None,
+        "aging": aging_of(spec.half_life, spec.prior_half_life),
     }
     if spec.size is not None:
         options["oracle"] = Top(spec.size, exactly=spec.exactly)

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from adats.agents.aging import NEVER
 from adats.agents.task_state import TaskState
 from adats.models.core.types import FloatArray, MetaBelief, Task
 from adats.service.errors import DamagedStore
@@ -41,11 +42,14 @@ class TaskCache:
         blank_of: Callable[[FloatArray | None], TaskState],
         generation_of: Callable[[Any], int | None],
         learn: Callable[[Task, TaskState, tuple[LearnedReward, ...]], TaskState],
+        *,
+        aging: bool = False,
     ) -> None:
         self._store, self._experiment = store, experiment
         self._blank_of = blank_of  # an empty state for a design: the size of its statistics
         self._generation_of = generation_of  # in which statistics were digested
         self._learn = learn  # a state with what it has learned since
+        self._aging = aging  # whether rewards age: their times are kept
         self._states: OrderedDict[Task, TaskState] = OrderedDict()  # the last used last
         self._changed: set[Task] = set()
         # of the largest state that was seen, with its place here
@@ -64,7 +68,7 @@ class TaskCache:
             row = self._store.task(self._experiment, str(task))
             if row is None:
                 return None
-            state = unpacked(row, self._blank_of)
+            state = unpacked(row, self._blank_of, aging=self._aging)
             learned = self._store.learned(self._experiment, str(task))
             if learned:
                 state = self._learn(task, state, learned)
@@ -101,7 +105,8 @@ class TaskCache:
         found = {}
         for task in self._changed:
             state = self._states[task]
-            found[str(task)] = _packed(state, self._generation_of(state.stats))
+            generation = self._generation_of(state.stats)
+            found[str(task)] = _packed(state, generation, aging=self._aging)
         self._changed.clear()
         return found
 
@@ -161,7 +166,13 @@ class StaleTasks:
         return bool(self._waiting)
 
 
-def _packed(state: TaskState, generation: int | None) -> TaskRow:
+def packed_stats(state: TaskState, *, aging: bool) -> bytes:
+    """The statistics of a task; where rewards age, with their time."""
+    numbers = state.stats.flat()
+    return (np.append(numbers, state.time) if aging else numbers).tobytes()
+
+
+def _packed(state: TaskState, generation: int | None, *, aging: bool) -> TaskRow:
     pending = None if state.pending is None else state.pending.tobytes()
     design = None
     if state.design is not None:  # after the number of its columns
@@ -169,20 +180,25 @@ def _packed(state: TaskState, generation: int | None) -> TaskRow:
     pulls = state.stats.arm_pulls
     rewards = 0.0 if pulls is None else float(pulls.sum())
     size = int(math.log2(1 + rewards) / 2) if rewards > 0 else None  # coarse: an index has it
-    stats = state.stats.flat().tobytes()
+    stats = packed_stats(state, aging=aging)
     return TaskRow(stats, state.rounds, pending, generation, design=design, size=size)
 
 
-def unpacked(row: TaskRow, blank_of: Callable[[FloatArray | None], TaskState]) -> TaskState:
+def unpacked(
+    row: TaskRow, blank_of: Callable[[FloatArray | None], TaskState], *, aging: bool
+) -> TaskState:
     """The state in a row. Arms may have been added since it was written."""
     design = None
     if row.design is not None:
         numbers = np.frombuffer(row.design)
         design = numbers[1:].reshape(-1, int(numbers[0]))
     blank = blank_of(design)
-    stats = blank.stats
+    stats, time = blank.stats, NEVER
     if row.stats:
-        stats = type(blank.stats).from_flat(np.frombuffer(row.stats))
+        known = np.frombuffer(row.stats)
+        if aging:
+            known, time = known[:-1], known.item(-1)
+        stats = type(blank.stats).from_flat(known)
     pending = None
     if row.pending is not None:
         counts = np.frombuffer(row.pending)
@@ -190,7 +206,7 @@ def unpacked(row: TaskRow, blank_of: Callable[[FloatArray | None], TaskState]) -
         pending.flat[: counts.size] = counts
     arms = blank.stats.arm_pulls
     grown = stats if arms is None else stats.grow(arms.size)
-    return TaskState(grown, design=design, rounds=row.rounds, pending=pending)
+    return TaskState(grown, design=design, rounds=row.rounds, pending=pending, time=time)
 
 
 def _bytes_of(value: Any, seen: set[int]) -> int:

@@ -5,6 +5,7 @@ from typing import Literal, NamedTuple
 from adats.agents.policies import Policy
 from adats.agents.prior_source import Drawn, Fixed, Known, Marginal, PriorSource
 from adats.models.core.types import FloatArray, MetaBelief
+from adats.simulation.memory import ExactFilter, HalfLives, Memory, ToldChanges
 from adats.simulation.problems import Problem
 from adats.simulation.problems.clicks import LatentClicks
 from adats.simulation.problems.problem import SPREADS, UnknownSpread
@@ -23,6 +24,7 @@ class Learner(NamedTuple):
     spreads: tuple[float, ...] = ()
     policy: str | Policy = "ts"  # a name in `POLICIES`, or one of its own
     prior: Literal["problem", "default", "pooled", "linear"] = "problem"  # whose meta-prior it has
+    memory: Memory | None = None  # what it does about change; None: nothing
 
     def source_of(self, mu: FloatArray) -> PriorSource:
         """Where a task's prior comes from, in a run whose mu_* is `mu`."""
@@ -68,6 +70,12 @@ AGENTS: dict[str, Learner] = {
     "flat-ts": Learner("TS, each task alone", Fixed(), prior="pooled"),
     "linear-ts": Learner("linear model, told nothing", prior="linear"),
     "ada-greedy": Learner("learned prior, greedy", policy="greedy"),
+}
+
+MOVING: dict[str, Learner] = {  # for problems that move
+    "ada-life": Learner("AdaTS, half-lives", memory=HalfLives(4.0, 8.0)),
+    "ada-told": Learner("AdaTS, told the changes", memory=ToldChanges()),
+    "filter-ts": Learner("filter that knows the steps", memory=ExactFilter()),
 }
 
 

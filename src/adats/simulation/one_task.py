@@ -21,6 +21,7 @@ from adats.agents.policies import (
 from adats.agents.task_state import with_pulls, without_pulls
 from adats.models.core.types import Belief, FloatArray, IntArray, MetaBelief, Rng, Stats
 from adats.simulation.kernels.registry import (
+    FAR,
     NUMBERED,
     THOMPSON,
     CompiledPolicy,
@@ -61,21 +62,18 @@ def play_task(
     Later tasks have `later` rounds.
     """
 
-    def share(rows: FloatArray | None) -> FloatArray:
-        return meta.share(rows=rows)
-
     stats = None
     if isinstance(policy, FarSighted) and loop is not None:
         most = given[0].FAR_TASKS * job.rounds
         reach = later if policy.later is None else min(policy.later, most)
-        counted = policy.counted(reach, share(given[1].rows(0)))
-        index = index_policy("far", job.rounds, counted, job.delay, policy.width)
+        counted = policy.counted(reach, meta.share(rows=given[1].rows(0)))
+        index = CompiledPolicy(FAR, _widths(job.rounds, policy.width), counted, job.delay)
         stats = loop(job.problem, LoopInput(*given, index))
     if stats is None:
         if isinstance(policy, FarSighted) and policy.later is None:
             policy = replace(policy, later=later)
-        options: Any = {"policy": policy, "share": share, "delay": job.delay}
-        stats = plain_task(job.problem, *given, **options, stats=meta.empty())
+        options: Any = {"policy": policy, "delay": job.delay, "stats": meta.empty()}
+        stats = plain_task(job.problem, *given, **options, share=lambda rows: meta.share(rows=rows))
     return stats
 
 

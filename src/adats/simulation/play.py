@@ -22,9 +22,10 @@ from adats.simulation.kernels.registry import (
     plain_absorb,
 )
 from adats.simulation.learners import Learner
+from adats.simulation.memory import Run
 from adats.simulation.one_task import fixed_policy, play_agent, play_task
 from adats.simulation.problems import Instance, Problem
-from adats.simulation.problems.problem import Start
+from adats.simulation.problems.problem import Start, instances_of
 
 Factory = Callable[[Problem, int], Any]  # an agent with ask and tell, from a problem and a seed
 
@@ -71,7 +72,7 @@ def play_runs(job: Job, runs: range) -> PlayedRuns:
     for i, run in enumerate(runs):
         world = _stream(job, run, 0)
         start = job.problem.start(world)
-        instances = [job.problem.instance(start, job.rounds, world) for _ in range(job.tasks)]
+        instances = instances_of(job.problem, start, job.tasks, job.rounds, world)
         first = job.problem.first(start) if job.explore_first else np.zeros((0, 1), dtype=np.intp)
         for a, (name, agent) in enumerate(job.agents.items()):
             key = zlib.crc32(name.encode())  # the same stream whatever agents there are besides
@@ -120,6 +121,10 @@ def play_learner(
 
     `watch` sees the prior of each task, and that of the task that would come next.
     """
+    if learner.memory is not None:
+        world = (start, instances, first, rng, regret, actions)
+        learner.memory.play(Run(job, learner, meta, *world, play_learner))
+        return
     absorb = absorb_of(job.problem, meta) if job.compiled else plain_absorb
     source = learner.source_of(start.mu)
     learns, prior = source.LEARNS, source.prior(meta, source.draw(meta, rng))
@@ -134,7 +139,9 @@ def play_learner(
     absorbed: list[Stats] = []  # statistics of all tasks, where they can become stale
     first_meta = meta
     for s, (instance, lost, chosen) in enumerate(zip(instances, regret, actions, strict=True)):
-        if learns and s:
+        if learner.source is None and instance.then is not None:
+            prior = learner.source_of(instance.then.mu).prior(meta, None)
+        elif learns and s:
             prior = source.prior(meta, source.draw(meta, rng))
         if watch is not None:
             watch(meta.task_prior())

@@ -67,6 +67,9 @@ def simulate(
         problem, named, metas, tasks, rounds, seed,
         explore_first, delay, by_round, record, compiled,
     )  # fmt: skip
+    for agent in named.values():
+        if isinstance(agent, Learner) and agent.memory is not None:
+            agent.memory.check(job)
     if not job.compiled:
         warnings.warn(
             "Numba is not installed, so the plain loop is used, which is much slower: "

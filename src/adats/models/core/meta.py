@@ -11,7 +11,16 @@ from adats.models.core.frozen import evolve
 from adats.models.core.many import EachBelief, EachDigest
 from adats.models.core.summary import SummaryTable, prior_table
 from adats.models.core.sums import Sum
-from adats.models.core.types import Arm, BoolArray, Design, Digest, FloatArray, JsonDict, Rng
+from adats.models.core.types import (
+    Arm,
+    Belief,
+    BoolArray,
+    Design,
+    Digest,
+    FloatArray,
+    JsonDict,
+    Rng,
+)
 
 S = TypeVar("S")
 D = TypeVar("D", bound=Digest[Any])
@@ -27,6 +36,7 @@ class MetaBase(ABC, Generic[S, D]):
 
     NAME: ClassVar[str]
     RENEWS: ClassVar[bool] = False  # whether digests can become stale
+    APART_MANY: ClassVar[bool] = False  # whether there is `posterior_apart_many`
     total: Sum
     arms: tuple[Arm, ...] | None = None  # their names, where they have some
 
@@ -71,7 +81,7 @@ class MetaBase(ABC, Generic[S, D]):
         """The statistics of a task without rewards."""
 
     @abstractmethod
-    def posterior(self, digest: D) -> Any:
+    def posterior(self, digest: D) -> Belief:
         """Of theta in a task whose own message is in the total."""
 
     @abstractmethod
@@ -111,9 +121,17 @@ class MetaBase(ABC, Generic[S, D]):
         """The same after all messages have lost weight."""
         return self if factor == 1.0 else evolve(self, total=self.total.scaled(factor))
 
-    def renew(self, digests: Sequence[D]) -> tuple[list[D], Self]:
-        """Stale digests found anew, with the same statistics."""
-        return self.replace_tasks([(digest, digest.stats, ()) for digest in digests])
+    def renew(
+        self, digests: Sequence[D], weights: Sequence[float] | None = None
+    ) -> tuple[list[D], Self]:
+        """Stale digests found anew, with the same statistics, and messages of the same weights."""
+        if weights is None:
+            return self.replace_tasks([(digest, digest.stats, ()) for digest in digests])
+        meta, found = self, list(digests)
+        for i, weight in enumerate(weights):
+            found[i], meta = meta.replace_task(found[i], found[i].stats, (), weight=weight)
+            meta = meta.absorb((weight - 1.0) * found[i].message)
+        return found, meta
 
     def renew_many(self, rows: FloatArray) -> tuple[FloatArray, Self]:
         """The same of tasks whose statistics are rows."""
@@ -154,6 +172,10 @@ class MetaBase(ABC, Generic[S, D]):
     def posterior_many(self, digests: Any) -> Any:
         """Of theta in each of many tasks, whose messages are in the total."""
         return EachBelief([self.posterior(digest) for digest in digests])
+
+    def posterior_apart_many(self, digests: Any, changes: FloatArray) -> Any:
+        """The same where the total of each task differs by a message, a row of `changes`."""
+        raise NotImplementedError
 
     def stale_rows(self, rows: FloatArray) -> BoolArray:
         """Of which tasks the digests had better be found anew."""

@@ -150,6 +150,7 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
     noise = FieldOf[FloatArray]("scales")  # σ
     arms: tuple[Arm, ...] | None
     total: Sum = field(repr=False)  # of the messages of all tasks
+    APART_MANY: ClassVar[bool] = True
     _known_mu: ClassVar[tuple[FloatArray, FloatArray] | None] = None  # of an object, once asked for
 
     def __init__(
@@ -246,10 +247,10 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
         """Only the arms that changed are worked out, with plain floats, which is fastest; or all of
         them together if all have lost weight."""
         if weight is not None:
-            known = GaussianDigests(stats.table.reshape(1, -1), self.scales)
-            digest = GaussianDigest(stats, known.messages[0], known.keep[0])
-            total = self.total.swap(weight * old.message, digest.message)
-            return digest, evolve(self, total=total)
+            m, h, grown, base, fit = arm_digest(*stats.table, *self.scales.constants)
+            message = np.concatenate([m, h, -0.5 * (base + np.log(grown) + fit)])
+            total = self.total.swap(weight * old.message, message)
+            return GaussianDigest(stats, message, 1.0 / grown), evolve(self, total=total)
         scales = self.scales
         arms = scales.meta_mean.size
         message, keep = old.message.copy(), old.keep.copy()
@@ -307,6 +308,11 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
     def posterior_many(self, digests: GaussianDigests) -> GaussianArms:
         table = np.moveaxis(digests.rows.reshape(-1, 3, self.n_arms), 1, 0)
         return self.posterior(GaussianDigest(ArmStats(table), digests.rows, digests.keep))
+
+    def posterior_apart_many(self, digests: GaussianDigests, changes: FloatArray) -> GaussianArms:
+        m, h, _ = np.split(self.total.value() + changes, 3, axis=1)
+        mu = meta_posterior(self.scales.meta_mean, self.scales.meta_variance, m, h)
+        return self.with_sum(self.total, *mu).posterior_many(digests)
 
     def sample(self, rng: Rng) -> FloatArray:
         mean, variance = self._mu

@@ -126,8 +126,12 @@ class Anchored(MetaBase[S, D]):
             return usual
         return max(usual, int(2 * STILL * min(1.0, MANY_MEANS / self.anchor.mean.shape[1])))
 
-    def renew(self, digests: Sequence[D]) -> tuple[list[D], Self]:
-        return self._agreed(digests, STILL) if self.has_few_rewards else super().renew(digests)
+    def renew(
+        self, digests: Sequence[D], weights: Sequence[float] | None = None
+    ) -> tuple[list[D], Self]:
+        if self.has_few_rewards:
+            return self._agreed(digests, STILL, weights)
+        return super().renew(digests, weights)
 
     def renew_many(self, rows: FloatArray) -> tuple[FloatArray, Self]:
         if not self.has_few_rewards:
@@ -139,12 +143,17 @@ class Anchored(MetaBase[S, D]):
         new[order] = [meta.row_of(digest.stats) for digest in digests]
         return new, meta
 
-    def _agreed(self, digests: Sequence[D], most: int) -> tuple[list[D], Self]:
+    def _agreed(
+        self, digests: Sequence[D], most: int, weights: Sequence[float] | None = None
+    ) -> tuple[list[D], Self]:
         """Tasks take turns, until so many in a row leave mu where it is: while rewards are few."""
         found, meta, still = list(digests), self, 0
         for i in islice(cycle(range(len(found))), PASSES * len(found)):
             mean, _ = meta.mu_moments()
-            found[i], meta = meta._replaced(found[i], found[i].stats, ())
+            weight = 1.0 if weights is None else weights[i]
+            found[i], meta = meta._replaced(found[i], found[i].stats, (), weight)
+            if weight != 1.0:
+                meta = meta.absorb((weight - 1.0) * found[i].message)
             still = 0 if meta.is_off(mean, HARDLY) else still + 1
             if still == min(most, len(found)):
                 break

@@ -12,18 +12,12 @@ __all__ = ["NAMES", "ImageData", "Split", "load", "load_digits", "load_mnist", "
 NAMES = ("digits", "mnist", "omniglot")
 
 
-def load(
-    name: str,
-    data: AnyPath | None = None,
-    *,
-    download: bool = True,
-    progress: Progress | None = None,
-) -> ImageData:
+def load(name: str, data: AnyPath | None = None, *, progress: Progress | None = None) -> ImageData:
     """A dataset by its name; the digits need no folder and no download."""
     if name == "digits":
         return load_digits()
     if name == "mnist":
-        return load_mnist(data, download=download)
+        return load_mnist(data)
     if name == "omniglot":
-        return load_omniglot(data, download=download, progress=progress)
+        return load_omniglot(data, progress=progress)
     raise ValueError(f"unknown dataset {name!r}; known are {', '.join(NAMES)}")

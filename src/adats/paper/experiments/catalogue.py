@@ -1,6 +1,7 @@
 """All experiments by name."""
 
 from adats.paper.experiments.clicks import CLICKS_EXPERIMENT
+from adats.paper.experiments.drift import DRIFT
 from adats.paper.experiments.images import IMAGES
 from adats.paper.experiments.information import INFORMATION
 from adats.paper.experiments.policies import POLICY_EXPERIMENT
@@ -18,6 +19,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         UNCERTAIN_ARMS,
         POLICY_EXPERIMENT,
         CLICKS_EXPERIMENT,
+        DRIFT,
         *IMAGES,
     )
 }

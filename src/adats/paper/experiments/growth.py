@@ -69,10 +69,10 @@ def slopes_note(growths: Mapping[str, Growth]) -> str:
 
 
 def log_log_figure(
-    charts: Sequence[plots.Chart], across: Sequence[str], *, label: str, columns: int = 2
+    charts: Sequence[plots.Chart], across: Sequence[str], *, label: str
 ) -> "plots.Figure":
     """Charts on logarithmic axes; `across` is what each has along x."""
-    figure = plots.regret_figure(charts, columns=columns, label=label)
+    figure = plots.regret_figure(charts, columns=2, label=label)
     for axes, chart, name in zip(figure.axes, charts, across, strict=True):
         axes.set_xscale("log")
         axes.set_xlim(chart.x[0] / 1.1, chart.x[-1] * 1.1)

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, TypedDict
 import numpy as np
 
 from adats.models.core.types import FloatArray, IntArray
-from adats.simulation import Result, simulate
+from adats.simulation import Learner, Result, simulate
 from adats.simulation.problems import Problem
 from adats.simulation.problems.problem import Start
 from adats.simulation.simulate import Agents
@@ -37,7 +37,7 @@ class Panel:
 
     title: str
     problem: Callable[[], Problem]  # made when it is run, since networks are read from a package
-    agents: tuple[str, ...]
+    agents: tuple[str, ...] | Mapping[str, str | Learner]  # names in `AGENTS`, or by other names
     tasks: int = 20
     rounds: int = 200
     explore_first: bool = False

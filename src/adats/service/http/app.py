@@ -340,17 +340,18 @@ class Service:
         )
 
     async def task(self, request: Request) -> Reply:
-        task = request.path["task"]
+        task, now = request.path["task"], self._engine.now()
         try:
             return await self._read(
-                request, lambda view, row: answers.task_belief(task, _at_work(view, row))
+                request, lambda view, row: answers.task_belief(task, _at_work(view, row), now)
             )
         except UnknownTask:
             raise NotFound(f"there is no task {task!r}") from None
 
     async def meta(self, request: Request) -> Reply:
+        now = self._engine.now()
         return await self._read(
-            request, lambda view, row: answers.prior_belief(_at_work(view, row))
+            request, lambda view, row: answers.prior_belief(_at_work(view, row), now)
         )
 
     async def report(self, request: Request) -> Reply:

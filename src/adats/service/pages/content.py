@@ -88,7 +88,7 @@ def experiment_content(view: ReadView, row: ExperimentRow, now: float) -> Experi
         beliefs=_beliefs(view.beliefs(row.id)),
         pending=_pending(counts, now, several=spec.size is not None),
         unlikely=sum(own.unlikely for own in last),
-        tasks=_tasks(view, served),
+        tasks=_tasks(view, served, now),
     )
 
 
@@ -178,7 +178,7 @@ def _pending(counts: dict[Bucket, Counts], now: float, *, several: bool) -> list
     return list(found.items())
 
 
-def _tasks(view: ReadView, served: ServedExperiment) -> list[TaskSummary]:
+def _tasks(view: ReadView, served: ServedExperiment, now: float) -> list[TaskSummary]:
     """Those with most rewards."""
     found = []
     for task in view.largest_tasks(served.id, MOST_TASKS):
@@ -188,7 +188,7 @@ def _tasks(view: ReadView, served: ServedExperiment) -> list[TaskSummary]:
         arm = int(stats.arm_pulls.argmax())
         average = float(stats.arm_averages[arm])
         if not math.isnan(average):
-            believed = float(served.posterior(task).mean[arm])
+            believed = float(served.posterior(task, now).mean[arm])
             found.append(TaskSummary(task, arm, average, believed))
     return found
 
@@ -199,9 +199,9 @@ class TaskContent(NamedTuple):
     decisions: list[DecisionRow]  # the last, the newest first
 
 
-def task_content(view: ReadView, row: ExperimentRow, task: str) -> TaskContent:
+def task_content(view: ReadView, row: ExperimentRow, task: str, now: float) -> TaskContent:
     served = ServedExperiment(row, view)
-    belief, own = answers.task_belief(task, served), served.stats(task).arm_averages
+    belief, own = answers.task_belief(task, served, now), served.stats(task).arm_averages
     return TaskContent(
         belief,
         [math.nan] * len(belief.parts) if own is None else own.tolist(),

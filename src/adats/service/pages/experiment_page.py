@@ -23,6 +23,8 @@ def experiment_body(content: ExperimentContent, base: str, health: Health) -> st
     report = content.report
     parts = [content.row.status, f"{report.decisions:,} decisions", f"{report.tasks:,} tasks"]
     parts.append(f"{report.counted:,} rewards that count")
+    if report.aging is not None:
+        parts.append(report.aging)
     alarms = "".join(f'<p class="alarm">{escape(alarm)}</p>' for alarm in report.alarms)
     shown = _shown(content)
     drawn = "".join(

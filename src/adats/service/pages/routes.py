@@ -84,7 +84,7 @@ class Pages:
     def _task(self, view: ReadView, tenant: str, request: Request) -> tuple[str, str]:
         row, task = _row(view, tenant, request), request.path_params["task"]
         try:
-            content = task_content(view, row, task)
+            content = task_content(view, row, task, self._now())
         except UnknownTask:
             raise NotFound(f"there is no task {task!r}") from None
         return task, task_body(row.name, content, reward_words(parse(row.spec)))

@@ -37,7 +37,7 @@ SPEC = (
 def check_store(open_store: Open, damage: Callable[[str], None] | None = None) -> None:
     """All checks, each with a store of its own. `damage` changes a task of a store in its back."""
     checks = (_saving, _loading, _order, _counting, _forgetting, _deleting, _windows, _stale)
-    for check in (*checks, _views, _engine):
+    for check in (*checks, _views, _engine, _aging):
         check(open_store, check.__name__.strip("_"))
     if damage is not None:
         _damage(open_store, "damage", damage)
@@ -269,11 +269,13 @@ def _views(open_store: Open, name: str) -> None:
         _save(store, row, tasks={(row.id, "t"): TaskRow(b"new", 0, None)})
         _same("a view is of one moment", view.task(row.id, "t"), before)
     wrong: list[object] = []
+    looks = [0, 0]  # of each reader
     stop = threading.Event()
 
-    def read() -> None:
+    def read(reader: int) -> None:
         try:
             while not stop.is_set():
+                looks[reader] += 1
                 with store.view() as view:
                     said, made = view.by_id(row.id).decisions, len(list(view.decisions(row.id)))
                     if said != made:
@@ -281,10 +283,12 @@ def _views(open_store: Open, name: str) -> None:
         except Exception as error:
             wrong.append(error)
 
-    threads = [threading.Thread(target=read) for _ in range(2)]
+    threads = [threading.Thread(target=read, args=(reader,)) for reader in range(2)]
     for thread in threads:
         thread.start()
-    for i in range(50):
+    for i in count():
+        if wrong or (i > 50 and min(looks) > 50):
+            break
         row = row._replace(decisions=2 * (i + 1))
         made = [_decision(row, f"{i}{j}", "t", i + 1, j) for j in range(2)]
         _save(store, row, experiments={row.id: row}, decisions=made)
@@ -295,7 +299,12 @@ def _views(open_store: Open, name: str) -> None:
     store.close()
 
 
-def _engine(open_store: Open, name: str) -> None:
+def _aging(open_store: Open, name: str) -> None:
+    """The same where rewards age: their times are kept too."""
+    _engine(open_store, name, SPEC[:-1] + ',"half_life":30.0,"prior_half_life":90.0}')
+
+
+def _engine(open_store: Open, name: str, spec: str = SPEC) -> None:
     """An engine on it: the same again is the same, and a replay finds the same."""
     store, times = open_store(name), count(1_000_000.0)
     engine = Engine(store, clock=lambda: next(times))
@@ -304,7 +313,7 @@ def _engine(open_store: Open, name: str) -> None:
         engine.begin()
         engine.settle_due()
         if not i:
-            engine.put("o", "x", parse(SPEC))
+            engine.put("o", "x", parse(spec))
         for task in "ts":
             request = DecisionRequest(task, f"{task}{i}")
             answers.append((request, engine.decide("o", "x", request)))
@@ -403,6 +412,7 @@ def _save(store: Store, row: ExperimentRow, *, decisions: object = (), **more: o
     _begin(store, row)
     named = {(row.id, d.decision_id): d for d in decisions}  # type: ignore[attr-defined]
     store.save(Changes(decisions=named, **more))  # type: ignore[arg-type]
+    store.sync()
 
 
 def _that(law: str, holds: object) -> None:

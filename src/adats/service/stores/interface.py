@@ -2,7 +2,8 @@
 
 A group of operations begins, loads what it needs, and saves what has become of it. What was loaded
 is nobody else's until then: a store that several processes write to locks the tasks first, in
-order of their names, then reads. `save` writes all or nothing, and it is durable when it returns.
+order of their names, then reads. `save` writes all or nothing, and the next group may begin; it is
+durable when `sync` returns.
 
 Every commit that changes an experiment has a number, its `version`. Events are ordered by version,
 then task, then their place among the task's events in that commit. So no row is changed by all.
@@ -13,6 +14,7 @@ and whoever takes the experiment next folds it into what all taught. That fold h
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from operator import add, sub
 from typing import NamedTuple, Protocol, Self
 
 from adats.models.core.types import Arm
@@ -32,7 +34,7 @@ class ExperimentRow(NamedTuple):
     version: int  # commits so far
     prior_version: int
     arms: str  # what was added and retired since, in JSON
-    total: bytes | None  # the sum of all messages; None: not to be written, it is as it was
+    total: bytes | None  # the sum of all messages, with its time where they age; None: as it was
     tasks: int = 0
     decisions: int = 0
     counted: int = 0  # decisions whose reward counts
@@ -44,7 +46,7 @@ class ExperimentRow(NamedTuple):
 
 
 class TaskRow(NamedTuple):
-    stats: bytes
+    stats: bytes  # where rewards age, with the time of the last
     rounds: int
     pending: bytes | None
     generation: int | None = None  # in which it was digested, if that matters
@@ -62,6 +64,7 @@ class LearnedReward(NamedTuple):
     reward: Reward
     instead: Reward | None = None  # of this one, which counted before
     stats: bytes | None = None  # all of the task, where it was counted anew
+    time: float | None = None  # of its decision, where rewards age
 
 
 class Progress(NamedTuple):
@@ -170,17 +173,7 @@ class Counts(NamedTuple):
     squares: int = 0  # of the same
 
     def plus(self, other: "Counts", sign: int = 1) -> "Counts":
-        decisions, explored, rewarded, counted, nonzero, unlikely, total, squares = other
-        return Counts(
-            self.decisions + sign * decisions,
-            self.explored + sign * explored,
-            self.rewarded + sign * rewarded,
-            self.counted + sign * counted,
-            self.nonzero + sign * nonzero,
-            self.unlikely + sign * unlikely,
-            self.sum + sign * total,
-            self.squares + sign * squares,
-        )
+        return Counts._make(map(add if sign > 0 else sub, self, other))
 
 
 class RewardKey(NamedTuple):
@@ -347,7 +340,14 @@ class Store(Reader, Protocol):
         ...
 
     def save(self, changes: Changes) -> None:
-        """Write it, in any thread; it is durable when this returns."""
+        """Write it, in any thread."""
+        ...
+
+    def sync(self) -> None:
+        """What was saved is durable when this returns. In any thread, while the next group goes on.
+
+        If it raises, nobody knows what is: the next `begin` sees to it, or raises.
+        """
         ...
 
     def rollback(self) -> None: ...

@@ -1,8 +1,9 @@
-"""The store in one SQLite file: a write-ahead log, synced at every commit.
+"""The store in one SQLite file: a write-ahead log, synced before anybody has an answer.
 
-Beside the file lies its witness: how many commits there have been, written after each of them. A
-store with fewer commits than its witness has lost some, and is not opened. Rows have a checksum,
-and none is used that is not as it was written.
+A commit is written to the log, and `sync` waits until the log is on the disk; meanwhile the next
+commit may be written. Beside the file lies its witness: how many commits there have been, written
+after they were synced. A store with fewer than its witness has lost some, and is not opened. Rows
+have a checksum, and none is used that is not as it was written.
 """
 
 import errno
@@ -45,6 +46,7 @@ from adats.service.stores.sqlite_file import (
     file_ids,
     open_to_write,
     real_path,
+    sync_file,
 )
 
 Values = Sequence[Any] | dict[str, Any]
@@ -272,19 +274,27 @@ class SQLiteStore(SQLiteReader):
             raise FileFormatError(f"{path} cannot be a store: give a file in a folder that exists")
         check_file(self.path)
         self._witness = Witness(self.path)
+        self._log: int | None = None  # to sync it
+        self._broken = self._unsafe = False  # it has to be opened again; a sync failed
         try:
-            super().__init__(open_to_write(self.path))
+            self._open()
             (self._commits,) = self._one("SELECT count FROM commits")
-            self._witness.write(self._commits)  # the last may not be in it, if it was cut off
-            self._file_ids = file_ids(self.path)
+            self.sync()  # the last may not be on the disk, or in the witness, if it was cut off
         except BaseException:
             self._witness.close()
             raise
         self._counts: dict[Bucket, Counts] = {}  # some of those that are in the store
-        self._write_anyway = self._broken = False
+        self._write_anyway = False
         self.erased = True  # nothing of what was forgotten is left in the log
         self._scrub = Scrub()
         self._new_experiments = 0
+
+    def _open(self) -> None:
+        super().__init__(open_to_write(self.path))
+        self._run("PRAGMA synchronous = NORMAL")  # SQLite waits for the disk at a checkpoint only
+        self._log = os.open(f"{self.path}-wal", os.O_RDONLY)
+        self._file_ids = file_ids(self.path)
+        self._synced = -1  # the commits that are on the disk
 
     def now(self) -> float:
         return time.time()
@@ -355,7 +365,7 @@ class SQLiteStore(SQLiteReader):
     # writing
 
     def save(self, changes: Changes) -> None:
-        """Durable when it returns. In any thread, while nobody else uses the store."""
+        """In the log when it returns. In any thread, while nobody else uses the store."""
         something = bool(changes) or self._write_anyway
         if something:
             self._write(changes)
@@ -364,12 +374,24 @@ class SQLiteStore(SQLiteReader):
         if something:
             self._commits += 1
             self._write_anyway = False
-            with suppress(OSError):  # the store has it, and the next commit tells the witness again
-                self._witness.write(self._commits)
         if changes.forgotten or changes.deleted:
             self.erased = False
         if not self.erased:
             self._clear_log()
+
+    def sync(self) -> None:
+        """All of the log is on the disk when it returns, and the witness knows."""
+        commits = self._commits
+        if commits == self._synced:
+            return
+        try:
+            sync_file(-1 if self._log is None else self._log)
+        except OSError as error:  # the system forgets what it could not write
+            self._broken = self._unsafe = True
+            raise StoreError(f"its log cannot be written to the disk: {error}") from None
+        self._synced = commits
+        with suppress(OSError):  # the store has it, and the next commit tells the witness again
+            self._witness.write(commits)
 
     def _write(self, changes: Changes) -> None:
         for row in changes.experiments.values():
@@ -454,17 +476,28 @@ class SQLiteStore(SQLiteReader):
             self._broken = True
 
     def _reopen(self) -> None:
+        """Begin anew with the file. What the disk may not have goes into the file itself."""
+        self._close()
         try:
             self._commits = check_file(self.path, self._commits)
-            self._connection = open_to_write(self.path)
-            self._file_ids = file_ids(self.path)
+            self._open()
         except FileFormatError as error:
             raise StoreError(str(error)) from None
-        self._broken = False
+        if self._unsafe:
+            (busy, *_) = self._one("PRAGMA wal_checkpoint(TRUNCATE)")
+            if busy:
+                raise StoreError("its log has to be written anew, and somebody reads it")
+        self._broken = self._unsafe = False
 
     def close(self) -> None:
-        self._connection.close()
+        self._close()
         self._witness.close()
+
+    def _close(self) -> None:
+        self._connection.close()
+        if self._log is not None:
+            os.close(self._log)
+        self._log = None
 
     def view(self) -> SQLiteReadView:
         return SQLiteReadView(self.path)

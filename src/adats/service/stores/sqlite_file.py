@@ -46,6 +46,9 @@ class Witness:
         os.close(self._file)
 
 
+sync_file = getattr(os, "fdatasync", os.fsync)  # its content, and its size
+
+
 def commits_witnessed(path: Path) -> int:
     """The commits that the witness of a store knows of; 0 if there is none."""
     try:

@@ -78,8 +78,12 @@ def gaussian_index_task(policy: Policy, prior: ArmPrior, world: World) -> FloatA
     centre, variance, precision = mean.copy(), scale**2, noise**-2.0
     ratio, best, bounds = (scale / noise) ** 2, theta.max(), np.full(arms, np.inf)
     for t in range(rounds):
-        now, forced = (number, levels[t], rounds - t, counted), t < len(first)
-        arm = first[t, 0] if forced else index_arm(now, precision, centre, variance, bounds)
+        if t < len(first):
+            arm = first[t, 0]
+        else:
+            arm = index_arm(
+                number, levels[t], rounds - t, counted, precision, centre, variance, bounds
+            )
         regret[t], actions[t] = best - theta[arm], arm
         asked[arm] += 1.0
         _, keep = posterior(mean[arm], ratio[arm], asked[arm], 0.0)

@@ -23,11 +23,12 @@ Inner = tuple[FloatArray, FloatArray, FloatArray]
 @compiled
 def linear_task(
     prior: LinearPrior, features: FloatArray, world: World, rng: Rng
-) -> tuple[float, FloatArray]:
+) -> tuple[FloatArray, float]:
     """Thompson sampling in a linear bandit; `features` has one set of arms, or one a round.
 
     A pull is a rank-one update of the posterior (without square roots), a sample one back
-    substitution. Arms that stay the same are taken to the space of u once, in `inner`.
+    substitution. Arms that stay the same are taken to the space of u once, in `inner`. Gives the
+    moments, and `size_of` them.
     """
     mean, factor, noise = prior
     theta, first, draws, regret, actions = world
@@ -78,13 +79,13 @@ def linear_task(
             squares = moments[dim, dim]
             add_outer(moments, z, counts[arm])
             moments[dim, dim] = squares
-    return float(regret.size), moments
+    return moments, size_of(mean, factor, noise, moments)
 
 
 @compiled
 def linear_index_task(
     policy: Policy, prior: LinearPrior, features: FloatArray, world: World
-) -> tuple[float, FloatArray]:
+) -> tuple[FloatArray, float]:
     """An index policy where arms stay the same: their means and variances are brought up to date.
 
     A pull of x changes the mean of arm a by aᵀΣx/(σ² + xᵀΣx) times the surprise, and its
@@ -106,8 +107,12 @@ def linear_index_task(
     counts, totals, squares = np.zeros(arms), np.zeros(arms), 0.0
     best, bounds = means.max(), np.full(arms, np.inf)
     for t in range(rounds):
-        now, forced = (number, levels[t], rounds - t, counted), t < len(first)
-        arm = first[t, 0] if forced else index_arm(now, precision, centre, variance, bounds)
+        if t < len(first):
+            arm = first[t, 0]
+        else:
+            arm = index_arm(
+                number, levels[t], rounds - t, counted, precision, centre, variance, bounds
+            )
         regret[t], actions[t] = best - means[arm], arm
         rewarded = actions[t - delay] if t >= delay else -1
         if rewarded >= 0:
@@ -128,7 +133,8 @@ def linear_index_task(
         counts[actions[t]] += 1.0
         totals[actions[t]] += y
         squares += y * y
-    return float(rounds), _moments(rows, counts, totals, squares)
+    moments = _moments(rows, counts, totals, squares)
+    return moments, size_of(mean, factor, noise, moments)
 
 
 @compiled
@@ -274,13 +280,13 @@ def play(problem: object, task: LoopInput) -> LinearStats | None:  # noqa: ARG00
     if features is None:
         raise ValueError("an instance of a linear bandit has features")
     if task.policy.number == TS:
-        n, moments = linear_task(prior, features, task.world(), task.rng)
+        moments, size = linear_task(prior, features, task.world(), task.rng)
     elif len(features) == 1:
         loop = loop_of(linear_index_task, task.policy.rule)
-        n, moments = loop(task.policy.fields(), prior, features, task.world())
+        moments, size = loop(task.policy.fields(), prior, features, task.world())
     else:
         return None
-    stats = LinearStats(n, moments)
-    if size_of(*prior, moments) > ALLOWED:  # too much for double precision? then it raises
+    stats = LinearStats(float(task.regret.size), moments)
+    if size > ALLOWED:  # too much for double precision? then it raises
         task.prior.condition(stats)
     return stats

@@ -64,6 +64,8 @@ class Loops(NamedTuple):
     is for the meta-belief whose task prior is the prior: it with one more task absorbed. `renew`
     brings stale statistics up to date with it. `play_all` plays all tasks of a run by Thompson
     sampling, as `play` and `learn` would. `own_index` says whether `play` takes an `OwnIndex`.
+    `aged` is `play`, for policies that wait for no reward, where rewards lose weight from round to
+    round by two factors: in their task, and in what all taught, which is in the meta-belief.
     """
 
     play: Loop | None = None
@@ -71,6 +73,7 @@ class Loops(NamedTuple):
     renew: Renew | None = None
     play_all: Callable[..., None] | None = None
     own_index: bool = False
+    aged: Callable[[LoopInput, Any, tuple[float, float]], Stats] | None = None
 
 
 GAUSSIAN_ARMS: dict[str, Any] = {  # independent, one pulled a round
@@ -78,6 +81,7 @@ GAUSSIAN_ARMS: dict[str, Any] = {  # independent, one pulled a round
     "learn": "gaussian.learn",
     "play_all": "gaussian.play_all",
     "own_index": True,
+    "aged": "moving.aged",
 }
 _LOOPS: dict[tuple[type, str], dict[str, Any]] = {}
 
@@ -101,11 +105,12 @@ def loops_of(problem: "Problem", prior: Any) -> Loops:
 def _loaded(problem: type, belief: str) -> Loops:
     for kind in problem.__mro__:
         if (kind, belief) in _LOOPS:
-            return Loops(**{name: _found(loop) for name, loop in _LOOPS[kind, belief].items()})
+            return Loops(**{name: found(loop) for name, loop in _LOOPS[kind, belief].items()})
     return Loops()
 
 
-def _found(loop: Any) -> Any:
+def found(loop: Any) -> Any:
+    """The function of a module in this folder that has this name; or what is one already."""
     if not isinstance(loop, str):
         return loop
     module, _, function = loop.partition(".")

@@ -5,6 +5,7 @@ from adats.simulation.problems.clicks import ClicksProblem, FeatureClicksProblem
 from adats.simulation.problems.gaussian import GaussianProblem
 from adats.simulation.problems.linear import LinearProblem
 from adats.simulation.problems.mixture import MixtureProblem
+from adats.simulation.problems.moving import MovingProblem
 from adats.simulation.problems.prior import PriorProblem
 from adats.simulation.problems.problem import Instance, Problem
 from adats.simulation.problems.semibandit import RoutingProblem, SemibanditProblem
@@ -17,6 +18,7 @@ __all__ = [
     "Instance",
     "LinearProblem",
     "MixtureProblem",
+    "MovingProblem",
     "PriorProblem",
     "Problem",
     "RoutingProblem",

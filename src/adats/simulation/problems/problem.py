@@ -24,15 +24,18 @@ class Start(NamedTuple):
 
     mu: FloatArray
     features: FloatArray | None = None
+    task: int = 0  # where mu moves: the number of the task that starts from here
 
 
 @dataclass(frozen=True, eq=False)
 class Instance:
     """One task, the same for all agents of a run."""
 
-    theta: FloatArray  # mean rewards, or the parameter of a linear bandit
+    theta: FloatArray  # mean rewards, or a linear bandit's parameter; a row a round, if it moves
     draws: FloatArray  # random parts of the rewards: one a round, or one a round and arm
     features: FloatArray | None = None  # of a linear bandit: (1 or rounds, arms, dim)
+    then: Start | None = None  # where mu moves: for the next task, with the mu of this one
+    jumps: tuple[int, ...] = ()  # rounds before which theta was drawn anew; 0: mu was
 
     def rows(self, t: int) -> FloatArray | None:
         if self.features is None:
@@ -47,7 +50,8 @@ class Instance:
     def means(self, t: int) -> FloatArray:
         """Mean rewards of the arms in round t."""
         rows = self.rows(t)
-        return self.theta if rows is None else rows @ self.theta
+        theta: FloatArray = self.theta if self.theta.ndim == 1 else self.theta[t]
+        return theta if rows is None else rows @ theta
 
     def number(self, t: int, arm: int) -> int:  # noqa: ARG002
         """What is recorded of the action in round t."""
@@ -83,6 +87,17 @@ class Problem(Protocol):
     def first(self, start: Start) -> IntArray:
         """Arms that forced exploration pulls, one row a round, padded with -1."""
         ...
+
+
+def instances_of(
+    problem: Problem, start: Start, tasks: int, rounds: int, rng: Rng
+) -> list[Instance]:
+    """All tasks of a run."""
+    instances = []
+    for _ in range(tasks):
+        instances.append(problem.instance(start, rounds, rng))
+        start = instances[-1].then or start
+    return instances
 
 
 def padded(actions: Sequence[IntArray]) -> IntArray:
