@@ -165,8 +165,8 @@ def check_meta(
     for i, (stats, phi, digest) in enumerate(zip(tasks, phis, digests, strict=True)):
         others = _absorbed(less, halves[:i] + halves[i + 1 :])
         aged, swapped = faded.replace_task(digest, digest.stats.scaled(0.25), (), weight=0.5)
-        anew = seen(others.absorb(aged.message))
-        _alike("replace_task of a task that weighed less", seen(swapped), anew)
+        wanted = seen(others.absorb(aged.message))
+        _alike("replace_task of a task that weighed less", seen(swapped), wanted)
         if not tolerance:
             fresh = meta.digest(stats.scaled(0.25), design=phi)
             _same("digest of pulls that weigh less", aged.message, fresh.message)
@@ -174,8 +174,8 @@ def check_meta(
         found, expected = _look(swapped.posterior(aged)), _look(conditioned.belief)
         _alike("posterior of pulls that weigh less", found, expected, tolerance)
     again, kept_weights = faded.renew(digests, [0.5] * len(digests))
-    anew = seen(_absorbed(less, [0.5 * digest.message for digest in again]))
-    _alike("renew keeps the weights", seen(kept_weights), anew)
+    wanted = seen(_absorbed(less, [0.5 * digest.message for digest in again]))
+    _alike("renew keeps the weights", seen(kept_weights), wanted)
 
     if designs is None and meta.row_size:
         rows = np.stack([np.array(meta.row_of(digest.stats)) for digest in digests])

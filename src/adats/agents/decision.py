@@ -23,7 +23,7 @@ class Decision:
     action: Arm | tuple[Arm, ...]  # the arm to pull; a tuple of them in a semi-bandit
     features: FloatArray | None = field(default=None, compare=False)  # of the arm, or of each
     decision_id: int | str = 0  # counts the decisions of its agent; a service gives text
-    time: float = field(default=0.0, compare=False)  # seconds since 1970
+    time: float = field(default=0.0, compare=False)  # seconds since 1970, or as given
     propensity: float | tuple[float, ...] | None = None  # of the arm, or of each being chosen
     propensities: FloatArray | None = field(default=None, compare=False)  # of all arms
     fallback: bool = False

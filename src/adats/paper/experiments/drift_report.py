@@ -22,6 +22,7 @@ from adats.paper.experiments.drift_claims import (
     regret_of,
     rivals,
 )
+from adats.paper.experiments.drift_detector import section
 from adats.paper.experiments.measures import ratio
 from adats.paper.experiments.panels import Outcome, of_part
 from adats.paper.experiments.records import Columns
@@ -30,7 +31,7 @@ from adats.simulation.learners import label_of
 
 REACH = {STILL: 1.05, MU: 1.3, THETA: 1.08, WALK: 1.1}  # largest ratios to the reference
 TICKS = (0.5, 0.7, 1.0, 1.4, 2.0)
-HIGH = 0.27  # inches: a row of the figure
+HIGH = 0.21  # inches: a row of the figure
 LETTERS = 24  # in a line of an agent's name, in the figure
 
 
@@ -52,9 +53,15 @@ def report_parts(about: str, outcomes: Sequence[Outcome]) -> ReportParts:
         "![Regret of each task: a jump of all means, and seasons](jump.png)",
     ]
     tables = ["## Regret, and what it is of the reference"]
-    for o in outcomes:
+    for o in _compared(outcomes):
         tables += [f"### {o.panel.label}", _table(o)]
+    tables += section(outcomes)
     return ReportParts([about, settings, *images], tables, outcomes, outcomes)
+
+
+def _compared(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Those of which regrets are compared with that of a reference."""
+    return [o for o in outcomes if o.panel.part in REFERENCE]
 
 
 def _table(o: Outcome) -> str:
@@ -89,10 +96,11 @@ def _shown(o: Outcome) -> dict[str, str]:
 
 def ratios_figure(outcomes: Sequence[Outcome]) -> "plots.Figure":
     """Ratios to the reference of each panel, with two standard errors; dashed is what to reach."""
+    outcomes = _compared(outcomes)
     shown = [_shown(o) for o in outcomes]
     pairs = range(0, len(outcomes), 2)
     heights = [max(len(agents) for agents in shown[i : i + 2]) for i in pairs]
-    size = (plots.WIDTH, 0.75 * len(heights) + HIGH * sum(heights))
+    size = (plots.WIDTH, 0.8 * len(heights) + HIGH * sum(heights))
     with plots.new_figure(size, plots.PRINT, dpi=plots.DPI, layout="constrained") as figure:
         options: Any = {"height_ratios": heights, "squeeze": False}
         grid = figure.subplots(len(heights), 2, **options)
@@ -120,7 +128,11 @@ def _draw_ratios(axes: "plots.Axes", o: Outcome, agents: dict[str, str]) -> None
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.tick_params(labelsize=plots.SMALL, width=0.6, length=2.5)
-    axes.set_title(plots.symbols(textwrap.fill(o.panel.title, 27)), loc="left", fontsize=plots.TEXT)
+    axes.set_title(
+        plots.symbols(textwrap.fill(plots.unbroken(o.panel.title), 28)),
+        loc="left",
+        fontsize=plots.TEXT,
+    )
     axes.set_xlabel(f"regret / {label_of(REFERENCE[part])}", fontsize=plots.SMALL)
     plots.draw_grid(axes, "x")
 
@@ -148,7 +160,7 @@ def _tasks(o: Outcome, note: str) -> "plots.Chart":
 def run_records(outcomes: Sequence[Outcome]) -> Columns:
     """The regret over all tasks of every panel, run and agent, and of the tasks after a jump."""
     parts = []
-    for o in outcomes:
+    for o in _compared(outcomes):
         agents, runs = o.result.agents, o.result.runs
         parts.append(
             {

@@ -13,16 +13,17 @@ from adats.models.core.types import FloatArray, Rng
 from adats.models.latent.belief import FAR_CAUTION, LatentBelief
 from adats.simulation.kernels.common import (
     Policy,
+    Round,
     World,
     compiled,
     count_reward,
     fresh,
     pick_by_logs,
+    reward,
 )
 from adats.simulation.kernels.factors import candidates_of, draw, narrow, variances
 from adats.simulation.kernels.indices import level_of
 from adats.simulation.kernels.latent_sites import derivatives, expected, site
-from adats.simulation.kernels.mixture import poisson
 from adats.simulation.kernels.registry import FAR as FAR_SIGHTED
 from adats.simulation.kernels.registry import GREEDY, TS, LoopInput
 
@@ -111,12 +112,11 @@ def latent_task(
             arm = greedy_arm(counts, logs, mean, spreads)
         else:
             apart(logs, weights, mean, upper, etas, spreads)
-            arm = index_arm(number, levels[t], rounds - t, counted, counts, weights, etas, spreads)
+            now = (number, levels[t], rounds - t)
+            arm = index_arm(now, counted, counts, weights, etas, spreads)
+        y = reward(counts, theta[arm], draws[t])
         if counts:
-            y = poisson(theta[arm], draws[t])
             table[3, arm] += math.lgamma(y + 1.0)
-        else:
-            y = 1.0 if draws[t] < theta[arm] else 0.0
         count_reward(table, arm, y)
         doubled = (t + 1) & t == 0 or t == 2  # as `doublings` has it
         for j in range(candidates):
@@ -188,9 +188,7 @@ def apart(
 
 @compiled
 def index_arm(
-    number: int,
-    level: float,
-    horizon: int,
+    now: Round,
     counted: FloatArray,
     counts: bool,
     weights: FloatArray,
@@ -198,6 +196,7 @@ def index_arm(
     variances: FloatArray,
 ) -> int:
     """The arm with the highest index on the scale of eta, of which candidates have a row each."""
+    number, level, horizon = now
     arm, highest = 0, -np.inf
     for k in range(etas.shape[1]):
         centre, second = 0.0, 0.0
