@@ -110,9 +110,8 @@ def linear_index_task(
         if t < len(first):
             arm = first[t, 0]
         else:
-            arm = index_arm(
-                number, levels[t], rounds - t, counted, precision, centre, variance, bounds
-            )
+            now = (number, levels[t], rounds - t)
+            arm = index_arm(now, counted, precision, centre, variance, bounds)
         regret[t], actions[t] = best - means[arm], arm
         rewarded = actions[t - delay] if t >= delay else -1
         if rewarded >= 0:
