@@ -6,6 +6,8 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import partial
+from time import time as wall_clock
 from typing import Any, Self
 
 import numpy as np
@@ -265,7 +267,7 @@ class Agent(BatchVerbs):
                 kept = state = state._replace(digest=state.digested(meta))
             meta, state = setup.present(meta, self._time, state, now)
         elif time is None:
-            now = clock_time(self._clock, self._decisions + 1)
+            now = wall_clock() if self._clock == "seconds" else self._decisions + 1.0
         else:
             now = checks.number("time", time)
         shown = state
@@ -342,29 +344,22 @@ class Agent(BatchVerbs):
         state = self._opened(task, known, design) if known is None or design is not None else known
         pulled = self._setup.arms.pulled(action, features)
         setup, meta, decided = self._setup, self._meta, decision is not None
-
-        def learned(stats: Any) -> Any:
-            if pulls is None and successes is None:
-                return stats.add(pulled, reward)
-            if reward is None and pulls is not None and successes is not None:
-                return stats.add_counts(pulled, pulls, successes)
-            raise ValueError("give a reward, or pulls and successes")
-
         if setup.aging is None:
             if time is not None:
                 checks.number("time", time)
-            stats = learned(state.stats)
+            stats = learned(state.stats, pulled, reward, pulls, successes)
             if known is None:
                 state = setup.drawn(meta, state, self._rng)
             state, meta = setup.learn(meta, state, stats, pulled, decided=decided)
         else:
             moment = self._moment(decision, time)
+            learn = partial(learned, pulled=pulled, reward=reward, pulls=pulls, successes=successes)
             if known is None:
-                learned(state.stats)  # raises before anything is drawn
+                learn(state.stats)  # raises before anything is drawn
                 now = setup.present(meta, self._time, state, max(self._time, moment))
                 state = setup.drawn(now[0], state, self._rng)
             state, meta = setup.learn_at(
-                meta, self._time, state, learned, pulled, moment, decided=decided
+                meta, self._time, state, learn, pulled, moment, decided=decided
             )
             self._time = max(self._time, moment)
             if meta.RENEWS:
@@ -377,7 +372,10 @@ class Agent(BatchVerbs):
             self._told[number] = None
             if len(self._told) > REMEMBERED:
                 self._told.popitem(last=False)
-        self._go_on_with(meta)
+        if meta.RENEWS:
+            self._go_on_with(meta)
+        else:
+            self._meta = meta
 
     def _go_on_with(self, meta: MetaBelief) -> None:
         """What all tasks have taught now; the next stale ones are brought up to date."""
@@ -512,6 +510,15 @@ class Agent(BatchVerbs):
         ):
             raise ValueError(f"task {task!r} was opened with another design; it cannot change")
         return known
+
+
+def learned(stats: Any, pulled: Any, reward: Any, pulls: Any, successes: Any) -> Any:
+    """The statistics with a reward, or with so many pulls and the sum of their rewards."""
+    if pulls is None and successes is None:
+        return stats.add(pulled, reward)
+    if reward is None and pulls is not None and successes is not None:
+        return stats.add_counts(pulled, pulls, successes)
+    raise ValueError("give a reward, or pulls and successes")
 
 
 class AdaTS(Agent):

@@ -17,7 +17,7 @@ from adats.models.core.meta import MetaBase
 from adats.models.core.names import arm_names, grown_names, no_design
 from adats.models.core.registry import register
 from adats.models.core.stats import ArmStats
-from adats.models.core.sums import Sum, two_sum
+from adats.models.core.sums import Sum, swapped
 from adats.models.core.types import Arm, Design, FloatArray, JsonDict, N, Rng
 from adats.models.gaussian.belief import LOG_2PI, GaussianArms
 
@@ -262,10 +262,8 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
             *parts, keep[i] = arm_message(*stats.table[:, i].tolist(), *of_arm)
             sums = []
             for k, new in zip((i, arms + i, 2 * arms + i), parts, strict=True):
-                value, lost = two_sum(high.item(k), new)
-                value, more = two_sum(value, -message.item(k))
-                high[k], low[k] = value, (rest := low.item(k) + (lost + more))
-                message[k] = new
+                value, rest = swapped(high.item(k), low.item(k), message.item(k), new)
+                high[k], low[k], message[k] = value, rest, new
                 sums.append(value + rest)
             width = scales.meta_variance.item(i)
             mean[i], variance[i] = meta_posterior(of_arm[0], width, sums[0], sums[1])
