@@ -39,7 +39,7 @@ def known() -> adats.LatentMeta:
     return level_prior(
         range(ARMS),
         "binary",
-        task_scales=[TASK_SCALE],
+        task_scales={TASK_SCALE: 1.0},
         level_scales=[LEVEL_SCALE],
         arm_scale=ARM_SCALE,
     )

@@ -114,3 +114,19 @@ def test_only_linalg_factorises_what_models_believe():
         or (isinstance(node, ast.ImportFrom) and node.module == "scipy.linalg")
     ]
     assert found == []
+
+
+def links(page):
+    """Files of this project that a page links to."""
+    targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text())
+    return {(page.parent / to).resolve() for to in targets if "://" not in to}
+
+
+def test_the_index_names_every_page():
+    index = ROOT / "docs" / "index.md"
+    assert set((ROOT / "docs").rglob("*.md")) - {index} - links(index) == set()
+
+
+def test_links_lead_to_files():
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    assert {str(to) for page in pages for to in links(page) if not to.exists()} == set()

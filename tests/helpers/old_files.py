@@ -1,6 +1,7 @@
 """Files that version 0.1.0 wrote, of every kind, and what must be found in them.
 
-`python tests/helpers/old_files.py` writes them, once, with the version whose files are kept.
+`python tests/helpers/old_files.py` writes them, once, with the version whose files are kept; with
+`half-lives`, the store whose rewards age.
 """
 
 import gzip
@@ -26,6 +27,7 @@ AGENTS = {f"{kind}, AdaTS": (kind, adats.AdaTS, "ts") for kind in cases.CASES} |
     for kind in ("named", "linear", "beta arms", "models")
     for cls in (adats.MetaTS, adats.TS, adats.OracleTS)
 }
+HALF_LIVES = ASSETS.parent / "stores" / "half-lives.db.gz"
 STORES = {"all": False, "forgotten": True}  # whether tasks are forgotten in it
 
 
@@ -89,11 +91,11 @@ def seen_of_table(table):
     return [float(x) for i in range(len(table)) for x in table.stats(i).flat()]
 
 
-def write_store(path, *, forget):
+def write_store(path, *, forget, known=schedules.CASES):
     """Experiments of every kind, and every kind of event."""
     rng = np.random.default_rng(21 + forget)
     experiments = {}
-    for i, case in enumerate(schedules.CASES.values()):
+    for i, case in enumerate(known.values()):
         experiments[f"e{i}"] = (case, schedules.random_rules(rng, case))
     play = schedules.Play(path, experiments, compare=False)
     schedules.random_schedule(play, rng, 45 * len(experiments), forget=forget)
@@ -154,6 +156,17 @@ def write_all():
     (ASSETS / "files.json").write_text(json.dumps(seen, indent=None, separators=(",", ":")) + "\n")
 
 
+def write_half_lives():
+    """Of models without approximations."""
+    known = {name: case for name, case in schedules.CASES.items() if case.lives and case.exact}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "store.db")
+        play = write_store(path, forget=True, known=known)
+        HALF_LIVES.write_bytes(gzip.compress(path.read_bytes(), mtime=0))
+        seen = {"now": play.now, "seen": seen_of_store(path, play.now)}
+    HALF_LIVES.with_name("half-lives.json").write_text(json.dumps(seen) + "\n")
+
+
 def read():
     return json.loads((ASSETS / "files.json").read_text())
 
@@ -170,4 +183,4 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        write_all()
+        write_half_lives() if "half-lives" in sys.argv else write_all()

@@ -1,15 +1,18 @@
 """A clock that is set ends no windows: not while the service runs, and not unsaid at the start."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from adats.service.clock import JUMP, LONGEST_STOP, SteadyClock
 from adats.service.messages import DecisionRequest, RewardRequest
+from adats.service.server import clock_of
 from asgi import talk
 from served import GAUSSIAN, Clock, Local, call, process
 
 DAY, WINDOW = 86_400.0, 1000.0
+AGING = {"half_life": DAY, "prior_half_life": 100 * DAY}
 WINDOWED = GAUSSIAN | {"window": WINDOW, "default_reward": 0.0}
 
 
@@ -68,6 +71,33 @@ def test_a_jump_of_the_clock_ends_no_window(tmp_path):
         local.close()
 
 
+def test_by_a_jump_of_the_clock_no_reward_ages(tmp_path):
+    machine = Machine()
+    local = Local(tmp_path / "x.db", machine.now)
+    try:
+        local.put("x", GAUSSIAN | AGING)
+        local.decide("x", DecisionRequest("t", "1"))
+        local.reward("x", RewardRequest("1", 3.0))
+        for step in (365 * DAY, -700 * DAY):
+            machine.wall.time += step
+            assert sum(part.pulls for part in local.task("x", "t").parts) == 1.0
+        machine.wait(DAY)
+        assert sum(part.pulls for part in local.task("x", "t").parts) == 0.5
+    finally:
+        local.close()
+
+
+def test_the_clock_of_a_database_is_not_followed_either():
+    store = SimpleNamespace(many_writers=True, time=1000.0)
+    store.now = lambda: store.time
+    clock = clock_of(store)
+    store.time += 30.0
+    assert clock() == 1030.0
+    store.time += DAY
+    assert clock() == pytest.approx(1030.0, abs=5.0)
+    assert clock.off == pytest.approx(DAY, abs=5.0)
+
+
 def test_the_service_says_that_the_clock_jumped(tmp_path):
     machine = Machine()
 
@@ -116,10 +146,24 @@ def test_after_a_long_stop_no_window_ends_before_the_clock_is_confirmed(tmp_path
         assert counted(service.url) == 1
 
 
+def test_after_a_long_stop_no_half_life_is_over_before_the_clock_is_confirmed(tmp_path):
+    db = stopped(tmp_path / "x.db", LONGEST_STOP + DAY, GAUSSIAN | AGING)
+    with pytest.raises(RuntimeError, match="8 days ago") as refused:
+        process(db).__enter__()
+    assert "what 1 experiments have learned would weigh half or less" in str(refused.value)
+    with process(db, "--trust-clock") as service:
+        assert call(f"{service.url}/readyz")[0] == 200
+
+
 @pytest.mark.parametrize(
     ("seconds", "spec"),
-    [(LONGEST_STOP - DAY, WINDOWED), (1000 * DAY, GAUSSIAN), (-DAY, WINDOWED)],
-    ids=["not long ago", "nothing would end", "in the future"],
+    [
+        (LONGEST_STOP - DAY, WINDOWED | AGING),
+        (1000 * DAY, GAUSSIAN),
+        (-DAY, WINDOWED),
+        (30 * DAY, GAUSSIAN | {"half_life": 31 * DAY}),
+    ],
+    ids=["not long ago", "nothing would end", "in the future", "it lasts"],
 )
 def test_a_stop_that_can_be_is_no_matter(tmp_path, seconds, spec):
     with process(stopped(tmp_path / "x.db", seconds, spec)) as service:

@@ -9,7 +9,7 @@ from scipy import stats as distributions
 from adats import BetaArms, GaussianArms, LinearBelief, MixtureArms, PoissonArms
 from adats.agents.oracles import ShortestPath, Top
 from adats.simulation import AGENTS
-from adats.simulation.kernels.mixture import poisson as poisson_reward
+from adats.simulation.kernels.common import poisson as poisson_reward
 from adats.simulation.kernels.registry import absorb_of, known_rng
 from adats.simulation.kernels.semibandit import path as shortest_path
 from adats.simulation.kernels.semibandit import top

@@ -26,6 +26,7 @@ from adats.agents.aging import (
     time_of_reward,
 )
 from adats.agents.batch_verbs import BatchVerbs
+from adats.agents.change_detection import FoundChange, Surprise, anew, detector_of, surprises
 from adats.agents.decision import Decision
 from adats.agents.decision_numbers import OF_A_BATCH
 from adats.agents.oracles import Oracle
@@ -79,6 +80,7 @@ class Agent(BatchVerbs):
         half_life: float | None = None,
         prior_half_life: float | None = None,
         clock: str = CLOCKS[0],
+        detect_changes: bool = False,
     ) -> None:
         """`features` are given here once for linear models with fixed arms, or to every `ask`.
 
@@ -92,7 +94,8 @@ class Agent(BatchVerbs):
         A reward that is `half_life` old weighs half in its task, and a task whose last reward is
         `prior_half_life` old weighs half in what all tasks taught; both are in the unit of the
         times that `ask` and `tell` are given. Where none is given, the `clock` has it: "seconds",
-        or "rounds", in which each decision is one.
+        or "rounds", in which each decision is one. With `detect_changes` the agent warns if the
+        prior, or tasks, seem to move; see `changes`.
         """
         setup = make_setup(
             meta,
@@ -116,7 +119,8 @@ class Agent(BatchVerbs):
         rng = np.random.default_rng(seed)
         number = decision_numbers.agent_number(rng)
         clock = checked_clock(clock)
-        self._set(AgentState(setup, meta, {}, rng, 0, number, clock=clock))
+        detector = detector_of(setup, detect_changes)
+        self._set(AgentState(setup, meta, {}, rng, 0, number, clock=clock, detector=detector))
         self._columns = columns
         if columns:
             self._use_columns()
@@ -124,7 +128,7 @@ class Agent(BatchVerbs):
     @classmethod
     def from_state(cls, state: AgentState) -> Self:
         """An agent made of what `state` gave; tasks in columns are copied."""
-        return cls._made_of(state._replace(tasks=copy(state.tasks)))
+        return cls._made_of(state._replace(tasks=copy(state.tasks), detector=copy(state.detector)))
 
     @classmethod
     def _made_of(cls, state: AgentState) -> Self:
@@ -139,6 +143,7 @@ class Agent(BatchVerbs):
         self._rng, self._decisions = state.rng, state.decisions
         self._number, self._rewarded = state.number, state.rewarded
         self._time, self._clock = state.time, state.clock
+        self._detector = state.detector
         self._columns = None
         self._warned = False  # about propensities of 1
         self._said_unit = False
@@ -206,6 +211,17 @@ class Agent(BatchVerbs):
                 more["best"] = chances
         return belief_table(f"{type(self).__name__}, task {task!r}", names, belief, **more)
 
+    @property
+    def changes(self) -> tuple[FoundChange, ...]:
+        """What seems to have moved, if the agent detects changes: of the prior, and of tasks, a
+        warning or an alarm, with the reward that it was found at."""
+        return () if self._detector is None else self._detector.watch.changes
+
+    def watch_anew(self) -> None:
+        """Forget the changes that were found, and look for others from now on."""
+        if self._detector is not None:
+            self._detector.watch = anew(self._detector.watch)
+
     def __repr__(self) -> str:
         return repr(self.summary())
 
@@ -225,6 +241,7 @@ class Agent(BatchVerbs):
             self._time,
             self._clock,
             tuple(self._turns),
+            copy(self._detector),
         )
 
     # the two verbs
@@ -344,6 +361,7 @@ class Agent(BatchVerbs):
         state = self._opened(task, known, design) if known is None or design is not None else known
         pulled = self._setup.arms.pulled(action, features)
         setup, meta, decided = self._setup, self._meta, decision is not None
+        before, moment = state, None
         if setup.aging is None:
             if time is not None:
                 checks.number("time", time)
@@ -361,6 +379,10 @@ class Agent(BatchVerbs):
             state, meta = setup.learn_at(
                 meta, self._time, state, learn, pulled, moment, decided=decided
             )
+        found = []
+        if self._detector is not None and reward is not None:
+            found = self._surprises(before, pulled, reward, moment)
+        if moment is not None:
             self._time = max(self._time, moment)
             if meta.RENEWS:
                 self._turns[task] = None
@@ -376,6 +398,18 @@ class Agent(BatchVerbs):
             self._go_on_with(meta)
         else:
             self._meta = meta
+        for change in self._detector.see(task, found) if self._detector is not None else ():
+            warnings.warn(str(change), stacklevel=2)
+
+    def _surprises(
+        self, state: TaskState, pulled: Any, rewards: Any, moment: float | None
+    ) -> list[Surprise]:
+        """How rewards compare with what is believed before them."""
+        meta = self._meta
+        if moment is not None:
+            now = max(self._time, moment)
+            meta, state = self._setup.present(meta, self._time, state, now)
+        return surprises(self._setup, meta, state, pulled, rewards)
 
     def _go_on_with(self, meta: MetaBelief) -> None:
         """What all tasks have taught now; the next stale ones are brought up to date."""
@@ -436,6 +470,8 @@ class Agent(BatchVerbs):
         """Take the task out: the state is that of the remaining log, its actions as given."""
         meta = self._setup.forget(self._meta, self._known(task), self._time)
         self._book.delete(task_name(task))
+        if self._detector is not None:
+            self._detector.tasks.pop(task_name(task), None)
         self._go_on_with(meta)
 
     def add_arm(

@@ -11,6 +11,7 @@ import numpy as np
 from adats.agents import oracles
 from adats.agents.aging import CLOCKS, NEVER, aging_of, checked_clock
 from adats.agents.batches import layout_of
+from adats.agents.change_detection import Detector, task_watch_from_flat, watch_from_dict
 from adats.agents.decision_numbers import agent_number
 from adats.agents.oracles import CheckedOracle, Oracle
 from adats.agents.policies import Policy, policy_from_dict, policy_to_dict
@@ -49,6 +50,7 @@ class AgentState(NamedTuple):
     time: float = NEVER  # since when what all tasks taught has not lost weight
     clock: str = CLOCKS[0]
     turns: tuple[Task, ...] = ()  # tasks that weigh something, the oldest digests first
+    detector: Detector | None = None
 
 
 def write_agent(path: AnyPath, kind: str, state: AgentState) -> None:
@@ -73,6 +75,10 @@ def write_agent(path: AnyPath, kind: str, state: AgentState) -> None:
         header |= {"half_lives": lives, "time": time, "clock": state.clock}
         header["turns"] = list(state.turns)
     arrays: dict[str, Any] = {"rewarded": np.packbits(state.rewarded)}
+    if state.detector is not None:
+        header["watch"] = state.detector.watch.to_dict()
+        header["watched"] = list(state.detector.tasks)
+        arrays |= files.pack("watched", [one.flat() for one in state.detector.tasks.values()])
     states, version = state.tasks, 1
     if isinstance(states, ColumnBook):
         header["columns"], arrays["columns"], states = states.split()
@@ -138,7 +144,18 @@ def _state(
         newest,
         checked_clock(header.get("clock", CLOCKS[0])),
         tuple(map(task_name, header.get("turns", ()))),
+        _detector(header, arrays),
     )
+
+
+def _detector(header: dict[str, Any], arrays: dict[str, Any]) -> Detector | None:
+    if "watch" not in header:
+        return None
+    known = [
+        task_watch_from_flat(one) for one in files.unpack("watched", arrays) if one is not None
+    ]
+    tasks = zip(map(task_name, header["watched"]), known, strict=True)
+    return Detector(watch_from_dict(header["watch"]), dict(tasks))
 
 
 def _tasks(

@@ -92,7 +92,7 @@ class Arms:
             raise ValueError("allowed leaves no arm to choose")
         return mask
 
-    def rows(self, features: Any, dim: int) -> FloatArray | None:
+    def rows(self, features: object, dim: int) -> FloatArray | None:
         """The features of the arms of one decision, in a task whose theta has `dim` entries."""
         if not self.n_features:
             if features is not None:
@@ -149,7 +149,7 @@ class Arms:
         return replace(self, retired=self.retired | {self.index(arm)})
 
 
-def feature_rows(features: Any, dim: int | None) -> FloatArray:
+def feature_rows(features: object, dim: int | None) -> FloatArray:
     """A finite K×d matrix of features; checked in one pass."""
     rows = features
     if type(rows) is not np.ndarray or rows.dtype != np.float64:
@@ -162,5 +162,5 @@ def feature_rows(features: Any, dim: int | None) -> FloatArray:
     return clean
 
 
-def _several(action: Any) -> bool:
+def _several(action: object) -> bool:
     return isinstance(action, (tuple, list)) or (isinstance(action, np.ndarray) and action.ndim > 0)

@@ -3,6 +3,7 @@
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from adats.agents import batch_requests, batches, decision_numbers
+from adats.agents.change_detection import Detector
 from adats.agents.decision import Decision
 from adats.agents.decision_numbers import OF_A_BATCH
 from adats.agents.decisions import Column, Decisions, columns_of, named, task_column
@@ -49,6 +51,7 @@ class BatchVerbs:
     _turns: OrderedDict[Task, None]
     _kept: dict[Task, TaskState | None] | None
     _said_one_by_one: bool
+    _detector: Detector | None
 
     def ask_many(
         self,
@@ -115,7 +118,9 @@ class BatchVerbs:
         """
         reason = None
         setup = self._setup
-        if setup.aging is not None and self._meta.RENEWS:
+        if self._detector is not None:
+            reason = "a detector of changes, which takes one reward after the other"
+        elif setup.aging is not None and self._meta.RENEWS:
             reason = f"half-lives with a {self._meta.model} model"
         elif self._meta.row_size == 0:
             reason = f"a {self._meta.model} model with features"
@@ -276,13 +281,14 @@ class BatchVerbs:
         counts = self._counts_of(decision_ids(columns))
         self._kept = {task: self._book.get(task) for task in tasks_in(columns)}
         meta, count, rewarded = (self._meta, self._time), self._decisions, self._rewarded
-        turns = self._turns.copy()
+        turns, detector = self._turns.copy(), copy(self._detector)
         try:
             for i, options in enumerate(rows):  # noqa: B007
                 self.tell(**options)
         except BaseException as error:
             self._restore(self._kept, meta, count)
             self._rewarded, self._turns = rewarded, turns
+            self._detector = detector
             if isinstance(error, ValueError):
                 more = bad_rows(rows[i + 1 :], self._setup.arms, self._meta)
                 raise RowsError([i, *more], str(error)) from None

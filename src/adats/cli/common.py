@@ -74,7 +74,7 @@ Function = Callable[..., None]
 
 
 def command(
-    app: typer.Typer, name: str, *, old: str | None = None, **defaults: Any
+    app: typer.Typer, name: str, *, old: str | None = None, **defaults: object
 ) -> Callable[[Function], Function]:
     """Make a command of a function; a parameter that is a dataclass is an option a field.
 
@@ -95,7 +95,7 @@ def command(
             for p in part
         ]
 
-        def run(**given: Any) -> None:
+        def run(**given: object) -> None:
             for group, kind in groups.items():
                 given[group] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
             function(**given)
@@ -187,16 +187,17 @@ def check_folder(out: Path | None) -> None:
         raise ValueError(f"--out {out} is a file; give a folder")
 
 
+def check_file(option: str, path: Path | None) -> None:
+    if path is not None and (path.is_dir() or not path.resolve().parent.is_dir()):
+        raise ValueError(f"{option} {path} cannot be written: give a file in a folder that exists")
+
+
 def check_json(target: str | None) -> None:
-    if target not in (None, "-"):
-        path = Path(str(target))
-        if path.is_dir() or not path.resolve().parent.is_dir():
-            raise ValueError(
-                f"--json {target} cannot be written: give a file in a folder that exists"
-            )
+    if target is not None and target != "-":
+        check_file("--json", Path(target))
 
 
-def write_json(target: str | Path | None, data: Any) -> None:
+def write_json(target: str | Path | None, data: object) -> None:
     text = json.dumps(data, indent=1) + "\n"
     if target == "-":
         sys.stdout.write(text)

@@ -8,7 +8,7 @@ import typer
 from adats.agents.agent import load
 from adats.agents.errors import RowsError
 from adats.agents.stateless import BATCH, Scorer
-from adats.cli.common import progress_bar, say
+from adats.cli.common import check_file, progress_bar, say
 from adats.models import prior_files
 
 PER_DECISION = "Column of decisions; without it a task has one decision."
@@ -36,8 +36,7 @@ def decide(
         raise ValueError("decide is an extra: pip install 'adats[logs]'") from None
     if not table.exists():
         raise ValueError(f"{table} is not there")
-    if out.resolve().parent.is_dir() is False or out.is_dir():
-        raise ValueError(f"--out {out} cannot be written: give a file in a folder that exists")
+    check_file("--out", out)
     scorer = Scorer(_agent(agent), seed, horizon, propensities)
     source = pyarrow.dataset.dataset(table, format="csv" if table.suffix == ".csv" else "parquet")
     wanted = [name for name in (task, decision_id) if name]

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from adats import plots
-from adats.cli.common import Seed, check_folder, command_line, progress_bar, say
+from adats.cli.common import Seed, check_file, check_folder, command_line, progress_bar, say
 from adats.learning.analysis import STEPS, Analysis, analyse
 from adats.learning.tables import save_statistics
 from adats.models import prior_files
@@ -64,8 +64,8 @@ def fit(
     log that its prior was fitted to: they would count twice.
     """
     check_folder(report)
-    for path in (out, stats):
-        _check_file(path)
+    check_file("--out", out)
+    check_file("--stats", stats)
     if report is not None:
         plots.need()
     columns: dict[str, Any] = {
@@ -103,11 +103,6 @@ def fit(
     say(f"The prior is {out}")
     if written is not None:
         say(f"The report is {written}")
-
-
-def _check_file(path: Path | None) -> None:
-    if path is not None and (path.is_dir() or not path.resolve().parent.is_dir()):
-        raise ValueError(f"{path} cannot be written: give a file in a folder that exists")
 
 
 def _print(found: Analysis) -> None:

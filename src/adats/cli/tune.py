@@ -64,7 +64,7 @@ def tune_command(
     common.say(f"policy={chosen}")
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if value is None or isinstance(value, bool):
         return "yes" if value else ""
     return value if isinstance(value, str) else f"{value:.4g}"

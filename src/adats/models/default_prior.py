@@ -1,6 +1,6 @@
 """A prior for people who have none: wide, and learned from the first task on."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -19,14 +19,15 @@ RATES = (0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
 STRENGTHS = (2.0, 5.0, 15.0, 50.0, 150.0, 500.0)  # pulls that the task prior is worth
 FACTORS = (0.03, 0.1, 0.2, 0.35, 0.6, 1.0, 1.7, 3.0, 5.0, 10.0, 30.0)  # of the typical count
 BASE_SCALE = 2.5  # of the log-odds, or the logarithm, of the base rate
-SPREADS = (0.02, 0.06, 0.2, 0.8)  # candidates for that of tasks
-RARER = 3.0  # how much less likely each of them is than the one before it, for arms
+SPREADS = {0.03: 10.0, 0.2: 3.0, 0.8: 1.0, 2.0: 2.0}  # candidates for that of tasks: their odds
+EARLIER_SPREADS = {0.02: 27.0, 0.06: 9.0, 0.2: 3.0, 0.8: 1.0}  # of experiments that began with them
 LEVELS = (0.1, 0.7)  # for that of the level which the arms of a task share
 ARM_SCALE = 0.8  # of arms
 TYPICAL_RATE = 0.12
 TASK_SCALES = (0.03, 0.1, 0.3, 1.0)  # of the rough scale of rewards
 NOISES = (0.1, 0.3, 1.0, 3.0)
 COEFFICIENT = 2.65  # of a feature: 1 in 200 has log-odds of twice that
+COEFFICIENT_SPREADS = (0.02, 0.06, 0.2, 0.8)  # candidates for that of tasks, with features
 ATTRIBUTE = 1.0  # of what an attribute of tasks adds to the log-odds, or the logarithm, of all arms
 KINDS = "must be 'binary', 'count' or 'number', got {!r}"
 
@@ -101,7 +102,7 @@ def _with_features(dim: int, rewards: str, typical: Any, scale: Any, attributes:
         return LatentLinearMeta(
             np.zeros(dim * (1 + attributes)),
             COEFFICIENT**2,
-            task_scale=SPREADS,
+            task_scale=COEFFICIENT_SPREADS,
             rewards=rewards,
             design=_design(dim, attributes),
         )
@@ -140,7 +141,7 @@ def level_prior(
     arms: Sequence[Arm],
     rewards: str,
     *,
-    task_scales: Sequence[float] = SPREADS,
+    task_scales: Mapping[float, float] = SPREADS,
     level_scales: Sequence[float] = LEVELS,
     arm_scale: float = ARM_SCALE,
     typical: float = TYPICAL_RATE,
@@ -148,12 +149,12 @@ def level_prior(
 ) -> LatentMeta:
     """All combinations of these spreads as candidates, around a base rate that may be anything.
 
-    mu_i is a level of all tasks, around the `typical` mean reward, plus the arm's own part. Each of
-    the task scales is less likely than the one before it: that tasks are alike is hard to see in
-    clicks, and that they are not is soon seen.
+    mu_i is a level of all tasks, around the `typical` mean reward, plus the arm's own part. The
+    task scales come with their odds: small ones are likelier, as that tasks are alike is hard to
+    see in clicks, and that they are not is soon seen.
     """
-    own, level = (grid.ravel() for grid in np.meshgrid(task_scales, level_scales))
-    odds = np.tile(RARER ** -np.arange(len(task_scales)), len(level_scales))
+    own, level = (grid.ravel() for grid in np.meshgrid(list(task_scales), level_scales))
+    odds = np.tile(list(task_scales.values()), len(level_scales))
     size = len(arms)
     mean = np.zeros(size * (1 + attributes))
     mean[:size] = FAMILIES[rewards].eta(typical)

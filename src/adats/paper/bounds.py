@@ -7,7 +7,7 @@ Covariances are matrices, or numbers that stand for number * I. Scales are stand
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -324,23 +324,23 @@ def _extra_tasks(q: FloatArray, z: FloatArray, measured: float, m: int, constant
     return (float((q / z).max()) + later) / 2  # Theorems 5 and 6, safe
 
 
-def _within(name: str, value: Any, top: float, hint: str) -> float:
+def _within(name: str, value: object, top: float, hint: str) -> float:
     number = checks.number(name, value)
     if not 0 < number <= top:
         raise ValueError(f"{name} must be above 0 and at most {top}, got {number}; {hint}")
     return number
 
 
-def _noise(value: Any) -> float:
+def _noise(value: object) -> float:
     return _within("noise", value, math.inf, "give the standard deviation of the rewards")
 
 
-def _eta(value: Any) -> float:
+def _eta(value: object) -> float:
     hint = "give the smallest eigenvalue of Σ a aᵀ over the dim explored arms, no longer than 1"
     return _within("eta", value, 1.0, hint)
 
 
-def _delta(value: Any, rounds: int = 1) -> float:
+def _delta(value: object, rounds: int = 1) -> float:
     return _within("delta", rounds**-2.0 if value is None else value, 1.0, "try 1 / rounds**2")
 
 

@@ -210,15 +210,15 @@ def draw_chart(axes: "Axes", chart: Chart, *, letters: int) -> None:
     axes.locator_params(axis="x", nbins=5, integer=True)
     axes.locator_params(axis="y", nbins=6)
     axes.tick_params(labelsize=SMALL, width=0.6, length=2.5)
-    note = textwrap.fill(_unbroken(chart.note), letters)
+    note = textwrap.fill(unbroken(chart.note), letters)
     lines = note.count("\n") + bool(note)
-    title = textwrap.fill(_unbroken(chart.title), letters)
+    title = textwrap.fill(unbroken(chart.title), letters)
     axes.set_title(symbols(title), loc="left", fontsize=TEXT, pad=5 + 8.5 * lines)
     axes.text(0, 1.03, symbols(note), transform=axes.transAxes, fontsize=SMALL, color=GREY)
     draw_grid(axes)
 
 
-def _unbroken(text: str) -> str:
+def unbroken(text: str) -> str:
     """With spaces around signs that no line breaks at."""
     return text.replace(" = ", "\u00a0=\u00a0").replace(" ± ", "\u00a0±\u00a0")
 

@@ -6,18 +6,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from adats.models.core.summary import interval
+from adats.models.core.types import FloatArray, MetaBelief, Task
 from adats.plots import fit as figures
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from adats.agents import AdaTS
+
 PARTS = 20  # of a log, in the figure of the allocation
 
 
 def prior(
-    prior: Any,
+    prior: MetaBelief,
     *,
-    points: tuple[Any, Any, Any] | None = None,
+    points: tuple[FloatArray, FloatArray, FloatArray] | None = None,
     names: Sequence[str] | None = None,
     label: str = "mean reward",
 ) -> "Figure":
@@ -31,7 +34,7 @@ def prior(
     return figures.prior_figure(_names(prior, names, ends), ends, own, learned, label=label)
 
 
-def task(agent: Any, task: Any) -> "Figure":
+def task(agent: "AdaTS", task: Task) -> "Figure":
     """A task's arms: their averages, and what the agent believes of them."""
     stats, belief = agent.stats(task), interval(agent.posterior(task))
     if stats.arm_pulls is None:
@@ -41,7 +44,7 @@ def task(agent: Any, task: Any) -> "Figure":
     return figures.task_figure(f"task {task}", [str(name) for name in names], n, raw, belief)
 
 
-def compare(priors: Mapping[str, Any], *, names: Sequence[str] | None = None) -> "Figure":
+def compare(priors: Mapping[str, MetaBelief], *, names: Sequence[str] | None = None) -> "Figure":
     """Priors of the same arms side by side."""
     ends = {name: interval(prior.task_prior()) for name, prior in priors.items()}
     if len({end.shape for end in ends.values()}) != 1:
@@ -71,6 +74,6 @@ def allocation(records: Any, *, time: str = "time", arm: str = "arm") -> "Figure
     return figures.allocation_figure(middles, counts / counts.sum(axis=1, keepdims=True), names)
 
 
-def _names(prior: Any, names: Sequence[str] | None, ends: Any) -> list[str]:
+def _names(prior: MetaBelief, names: Sequence[str] | None, ends: FloatArray) -> list[str]:
     known = names or prior.arms or range(ends.shape[1])
     return [str(name) for name in known]

@@ -1,16 +1,19 @@
 """The service's time: that of the clock, as long as the clock does not jump.
 
-The end of a window cannot be taken back, so none is to end because somebody set the clock. While
-the service runs, the clock is compared with the time that has passed since; at the start all there
-is to compare it with is the newest event of the store.
+The end of a window cannot be taken back, so none is to end because somebody set the clock; nor is
+what was learned to lose its weight by it. While the service runs, the clock is compared with the
+time that has passed since; at the start all there is to compare it with is the newest event of the
+store.
 """
 
 import logging
+import math
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from adats.service.stores.interface import ReadView
+from adats.service.spec import parse
+from adats.service.stores.interface import ARCHIVED, ExperimentRow, ReadView
 
 JUMP = 60.0  # seconds: by less the clock may be put right at once
 LONGEST_STOP = 7 * 86_400.0  # seconds: for longer, a store was not used, or the clock is wrong
@@ -55,8 +58,8 @@ class SteadyClock:
     def _tell(self, off: float) -> None:
         if off:
             log.error(
-                "the clock jumped by %+.0f s; windows end by the time that has passed, until the "
-                "clock is back or the service is restarted",
+                "the clock jumped by %+.0f s; windows end and rewards age by the time that has "
+                "passed, until the clock is back or the service is restarted",
                 off,
             )
         else:
@@ -64,17 +67,29 @@ class SteadyClock:
 
 
 def check_clock(view: ReadView, now: float) -> None:
-    """Raise ValueError if windows would end since the newest event is longer ago than it can be."""
+    """Raise ValueError if windows would end, or half-lives, since the newest event is longer ago
+    than it can be."""
     newest = view.newest_time()
     if newest is None:
         return
     if newest > now + JUMP:
         log.warning("the clock is %.0f s behind the newest event of the store", newest - now)
-    due = view.due_count(now) if now > newest + LONGEST_STOP else 0
-    if due:
+    if now <= newest + LONGEST_STOP:
+        return
+    due, ages = view.due_count(now), sum(_halved(row, now - newest) for row in view.experiments())
+    found = [f"the windows of {due:,} decisions would end at once, for good"] if due else []
+    found += [f"what {ages:,} experiments have learned would weigh half or less"] if ages else []
+    if found:
         day = datetime.fromtimestamp(newest, UTC).strftime("%Y-%m-%d")
         raise ValueError(
             f"the newest event of the store is of {day}, {(now - newest) / 86_400:,.0f} days ago "
-            f"by this clock, and the windows of {due:,} decisions would end at once, for good; put "
-            "the clock right, or if it is right: --trust-clock"
+            f"by this clock, and {', and '.join(found)}; put the clock right, or if it is right: "
+            "--trust-clock"
         )
+
+
+def _halved(row: ExperimentRow, seconds: float) -> bool:
+    """Whether one of its half-lives is over."""
+    spec = parse(row.spec)
+    lives = [life for life in (spec.half_life, spec.prior_half_life) if life is not None]
+    return row.status != ARCHIVED and min(lives, default=math.inf) <= seconds

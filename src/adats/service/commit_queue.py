@@ -43,9 +43,8 @@ class WaitingJob(NamedTuple):
     size: float  # operations in it; infinite if it may take long
 
     @property
-    def owner(self) -> tuple[str, str]:
-        tenant, experiment, *_ = self.asked
-        return tenant, experiment
+    def owner(self) -> tuple[Any, ...]:
+        return self.asked[:2]
 
 
 class CommitGroup:
@@ -56,7 +55,7 @@ class CommitGroup:
         self.results: list[Any] = []
         self.seconds: list[float] = []  # of each job, with its part of what was done for several
         self.commit_seconds = 0.0
-        self.last_short: tuple[str, str] | None = None  # whose its last short operation was
+        self.last_short: tuple[Any, ...] | None = None  # whose its last short operation was
 
     def run(self, engine: Engine, jobs: list[WaitingJob]) -> None:
         """Carry out some more."""
@@ -95,8 +94,8 @@ class CommitQueue:
         self.engine = engine
         self._most_waiting = most_waiting
         self._waiting: FairQueue[WaitingJob] = FairQueue()
-        self._cost: dict[tuple[str, str], float] = {}  # seconds of an operation, by experiment
-        self._last_short: tuple[str, str] | None = None  # who had the last short operation
+        self._cost: dict[tuple[Any, ...], float] = {}  # seconds of an operation, by experiment
+        self._last_short: tuple[Any, ...] | None = None  # who had the last short operation
         self._answered_at = self._commit_time = 0.0  # of the last short operations
         self._arrived = asyncio.Event()  # as many wait as are wanted
         self._wanted = 1
@@ -283,12 +282,21 @@ class CommitQueue:
         """Those that are next, as far as they are short."""
         jobs: list[WaitingJob] = []
         left = LONGEST_GROUP
-        while self._waiting and len(jobs) < MOST_IN_GROUP and left > 0:
-            seconds = self._seconds(self._waiting.first())
-            if seconds > LONG:
-                break
-            jobs.append(self._waiting.pop())
+
+        def is_short(job: WaitingJob) -> bool:
+            nonlocal left
+            seconds = max(job.size, 1.0) * cost
+            if left <= 0 or seconds > LONG:
+                return False
             left -= seconds
+            return True
+
+        while self._waiting and len(jobs) < MOST_IN_GROUP:
+            cost = self._cost.get(self._waiting.first().owner, math.inf)
+            some = self._waiting.pop_while(is_short, MOST_IN_GROUP - len(jobs))
+            if not some:
+                break
+            jobs += some
         return jobs
 
     def _charge(self, group: "CommitGroup") -> None:
@@ -297,15 +305,18 @@ class CommitQueue:
         commit = group.commit_seconds / max(len(group.jobs), 1)
         if len(self._cost) > MOST_COSTS:
             self._cost.clear()
-        used: dict[tuple[str, str], float] = {}
+        used: dict[tuple[Any, ...], list[float]] = {}  # seconds, and operations, if one can tell
         for job, seconds in zip(group.jobs, group.seconds, strict=True):
-            owner = job.owner
-            used[owner] = used.get(owner, 0.0) + seconds + commit
+            own = used.setdefault(job.owner, [0.0, 0.0, 0.0])
+            own[0] += seconds + commit
             if job.size < math.inf:
-                cost = seconds / max(job.size, 1.0)
+                own[1] += seconds
+                own[2] += max(job.size, 1.0)
+        for owner, (all_seconds, seconds, size) in used.items():
+            self._waiting.pay(owner[0], owner[1], all_seconds)
+            if size:
+                cost = seconds / size
                 self._cost[owner] = (self._cost.get(owner, cost) + cost) / 2
-        for owner, seconds in used.items():
-            self._waiting.pay(*owner, seconds)
 
     async def _in_thread(self, work: Callable[P, None], *more: P.args, **named: P.kwargs) -> None:
         loop = asyncio.get_running_loop()

@@ -8,7 +8,15 @@ from typing import Any, TypeVar
 
 from adats.service.engine import Engine
 from adats.service.replay import compare, replay
-from adats.service.stores.interface import Changes, DecisionKey, ExperimentRow, ReadView, Store
+from adats.service.served_experiment import ServedExperiment
+from adats.service.stores.interface import (
+    Changes,
+    DecisionKey,
+    ExperimentRow,
+    ReadView,
+    Store,
+    TaskRow,
+)
 from adats.service.stores.opening import is_shared, open_keys, open_store, open_view, path_of
 from adats.service.stores.sqlite import SQLiteStore
 
@@ -61,9 +69,13 @@ def _replayed(url: str) -> list[str]:
 def _copy(view: ReadView, store: Store, row: ExperimentRow) -> None:
     store.begin()
     new = row._replace(id=store.new_experiment())
+    if row.total:  # a large one may have been written some commits ago
+        total = ServedExperiment(row, view).snapshot.total()
+        new = new._replace(total=total, total_version=row.version)
     store.save(Changes(experiments={new.id: new}))
     for states in _pieces(view.tasks(row.id)):
-        _save(store, new.id, tasks={(new.id, task): state for task, state in states})
+        tasks = {(new.id, task): _folded(state) for task, state in states}
+        _save(store, new.id, tasks=tasks)
     names: dict[int, str] = {}
     for some in _pieces(view.decisions(row.id)):
         names |= {decision.id: decision.decision_id for decision in some}
@@ -84,6 +96,11 @@ def _copy(view: ReadView, store: Store, row: ExperimentRow) -> None:
     changes = [change._replace(experiment=new.id) for change in view.changes(row.id)]
     beliefs = [belief._replace(experiment=new.id) for belief in view.beliefs(row.id)]
     _save(store, new.id, counts=counts, changes=changes, beliefs=beliefs)
+
+
+def _folded(state: TaskRow) -> TaskRow:
+    """A task that is in what all taught as it is."""
+    return state._replace(folded=None, folded_in=None)
 
 
 def _save(store: Store, experiment: int, **parts: Any) -> None:

@@ -7,7 +7,6 @@ Sums of rewards are exact, so that what is forgotten can be taken out and nothin
 import zlib
 from fractions import Fraction
 from functools import lru_cache
-from typing import cast
 
 import msgspec
 
@@ -31,7 +30,7 @@ def tally(
     into: dict[Bucket, Counts], decision: DecisionRow, days_until: int, sign: int = 1
 ) -> None:
     """Count a decision as it is; with -1, do not count it any more."""
-    for bucket, counts in _parts(decision, days_until):
+    for bucket, counts in _parts(decision, _own_bucket(decision, days_until), days_until):
         _add(into, bucket, counts, sign)
 
 
@@ -39,9 +38,11 @@ def tally_change(
     into: dict[Bucket, Counts], old: DecisionRow, new: DecisionRow, days_until: int
 ) -> None:
     """Count a decision as it is now, and no more as it was."""
-    before = dict(_parts(old, days_until))
-    for bucket, after in _parts(new, days_until):
-        _add(into, bucket, after.plus(before.pop(bucket, NOTHING), -1), 1)
+    own = _own_bucket(new, days_until)
+    before = dict(_parts(old, own, days_until))
+    for bucket, after in _parts(new, own, days_until):
+        less = before.pop(bucket, None)
+        _add(into, bucket, after if less is None else after.plus(less, -1), 1)
     for bucket, counts in before.items():
         _add(into, bucket, counts, -1)
 
@@ -55,23 +56,24 @@ def _add(into: dict[Bucket, Counts], bucket: Bucket, counts: Counts, sign: int) 
         into[bucket] = new
 
 
-def _parts(decision: DecisionRow, days_until: int) -> list[tuple[Bucket, Counts]]:
+def _parts(decision: DecisionRow, own: Bucket, days_until: int) -> list[tuple[Bucket, Counts]]:
     """For the arm; of a decision with several one for all, and one for each; for its group of
     tasks; for each further metric, of all arms."""
     action, counted = decision.action, decision.counted
     total = None if counted is None else _exact_sum(counted)
-    found = [(None if isinstance(action, list) else action, _counts(decision, total))]
+    whole = _counts(decision, total)
+    parts = [(own, whole)]
     if isinstance(action, list):
         values = counted if isinstance(counted, list) else [None] * len(action)
-        each = zip(action, values, strict=True)
-        found += [(arm, _counts(decision, value)) for arm, value in each]
-    parts = [(_bucket(decision, arm, days_until), counts) for arm, counts in found]
+        parts += [
+            (_bucket(decision, arm, days_until), _counts(decision, value))
+            for arm, value in zip(action, values, strict=True)
+        ]
     if total is not None and decision.holdout is not None and decision.kept is None:
         group = zlib.crc32(decision.task.encode()) % GROUPS
         ever = Bucket(decision.experiment, 0, 0, f"group {group}", decision.holdout)
-        parts.append((ever, found[0][1]))
+        parts.append((ever, whole))
     if total is not None and decision.metrics:
-        own = parts[0][0]
         parts += [
             (own._replace(metric=name), _counts(decision, value))
             for name, value in decision.metrics.items()
@@ -80,15 +82,14 @@ def _parts(decision: DecisionRow, days_until: int) -> list[tuple[Bucket, Counts]
 
 
 def _counts(decision: DecisionRow, value: float | Fraction | None) -> Counts:
-    chance = decision.propensity
-    drawn = decision.kept is None and not isinstance(chance, list)
-    unlikely = int(drawn and cast(float, chance) < FLOOR)
-    first = (1, decision.explored, int(decision.reward is not None))
+    chance, explored, rewarded = decision.propensity, decision.explored, decision.reward is not None
+    unlikely = decision.kept is None and not isinstance(chance, list) and chance < FLOOR
     if value is None:
-        return Counts(*first, unlikely=unlikely)
+        return Counts(1, explored, int(rewarded), 0, 0, int(unlikely))
     n, d = value.as_integer_ratio()
     places = BITS + 1 - d.bit_length()  # d is a power of two
-    return Counts(*first, 1, int(n != 0), unlikely, n << places, n * n << 2 * places)
+    sums = (n << places, n * n << 2 * places)
+    return Counts(1, explored, int(rewarded), 1, int(n != 0), int(unlikely), *sums)
 
 
 def of_rewards(counts: dict[Bucket, Counts], *, several: bool) -> dict[Bucket, Counts]:
@@ -99,6 +100,12 @@ def of_rewards(counts: dict[Bucket, Counts], *, several: bool) -> dict[Bucket, C
 def by_time(counts: dict[Bucket, Counts], *, several: bool) -> dict[Bucket, Counts]:
     """Rewards and further metrics, of all arms together, where a decision may have several."""
     return {b: n for b, n in counts.items() if b.span and (b.arm == SEVERAL) == several}
+
+
+def _own_bucket(decision: DecisionRow, days_until: int) -> Bucket:
+    """For its arm, or for all arms of a decision with several."""
+    action = decision.action
+    return _bucket(decision, None if isinstance(action, list) else action, days_until)
 
 
 def _bucket(decision: DecisionRow, arm: Arm | None, days_until: int) -> Bucket:

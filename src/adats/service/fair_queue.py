@@ -6,7 +6,8 @@ share what it gets. Time is measured, and paid after it was used: deficit round 
 
 import heapq
 from collections import deque
-from typing import Generic, TypeVar
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -86,22 +87,28 @@ class FairQueue(Generic[T]):
         return line.waiting[line.first()][0]
 
     def pop(self) -> T:
+        return self.pop_while(lambda _: True, 1)[0]
+
+    def pop_while(self, wanted: Callable[[T], bool], most: int) -> list[T]:
+        """Of who is next, what is wanted, up to the first that is not."""
         line = self._tenants.take()
         things = line.take()
-        thing = things.popleft()
+        found: list[T] = []
+        while things and len(found) < most and wanted(things[0]):
+            found.append(things.popleft())
         if not things:
             line.leave()
             if not line.waiting:
                 self._tenants.leave()
-        self._size -= 1
-        return thing
+        self._size -= len(found)
+        return found
 
     def pay(self, tenant: str, experiment: str, seconds: float) -> None:
         """An operation took this long."""
         self._tenants.pay(tenant, seconds)
         self._experiments[tenant].pay(experiment, seconds)
 
-    def has_had_more(self, one: tuple[str, str], other: tuple[str, str]) -> bool:
+    def has_had_more(self, one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
         """Whether one tenant and experiment has had more time than another, who may be away."""
         line, i = (self._experiments[one[0]], 1) if one[0] == other[0] else (self._tenants, 0)
         return line.account(one[i]) > line.account(other[i])

@@ -15,7 +15,13 @@ from adats.models.core import checks, files
 from adats.models.core.errors import InvalidValue
 from adats.models.core.product import ProductArms
 from adats.models.core.types import FloatArray, MetaBelief
-from adats.models.default_prior import default_prior, grid_prior
+from adats.models.default_prior import (
+    EARLIER_SPREADS,
+    TYPICAL_RATE,
+    default_prior,
+    grid_prior,
+    level_prior,
+)
 from adats.models.gaussian.meta import GaussianScales
 from adats.models.prior_files import prior_from_dict
 from adats.service.designs import column_count, usual_design
@@ -242,11 +248,11 @@ def _default(spec: ExperimentSpec, default: DefaultPrior) -> MetaBelief:
     version = default.version or 1  # as experiments of adats 0.1 are stored
     if version > served.newest:
         raise Invalid("prior.default.version", f"a {spec.model} model has version 1 only")
-    if version < served.newest and names is not None:
+    if version == 1 < served.newest and names is not None:
         if default.scale is not None:
             raise Invalid("prior.default.scale", f"a {spec.model} model has no scale")
         if spec.attributes:
-            raise Invalid("prior.default.version", "only version 2 has attributes")
+            raise Invalid("prior.default.version", "version 1 has no attributes")
         return grid_prior(arms=names, rewards=rewards, typical=default.typical)
     meta: MetaBelief = default_prior(
         arms=None if served.features else names,
@@ -256,6 +262,12 @@ def _default(spec: ExperimentSpec, default: DefaultPrior) -> MetaBelief:
         scale=default.scale,
         attributes=column_count(spec.attributes) - 1,
     )
+    if version == 2 and names is not None:
+        typical = TYPICAL_RATE if rewards == "binary" else default.typical or 1.0
+        more = column_count(spec.attributes) - 1
+        return level_prior(
+            names, rewards, task_scales=EARLIER_SPREADS, typical=typical, attributes=more
+        )
     return meta
 
 

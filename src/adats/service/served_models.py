@@ -13,7 +13,7 @@ class ServedModel(NamedTuple):
     features: bool = False  # whether arms are rows of features
     sets: bool = False  # whether an action is a set of arms
     rates: bool = False  # whether rewards are 0 and 1
-    newest: Literal[1, 2] = 1  # version of its default prior
+    newest: Literal[1, 3] = 1  # version of its default prior
 
 
 SCALES = frozenset({"mean", "scale", "task_scale"})
@@ -27,11 +27,11 @@ MODELS: dict[str, ServedModel] = {
         frozenset({"weights", "alpha", "beta"}),
         "binary",
         noise=False,
-        newest=2,
+        newest=3,
         rates=True,
     ),
     "count": ServedModel(
-        "count", frozenset({"weights", "shape", "rate"}), "count", noise=False, newest=2
+        "count", frozenset({"weights", "shape", "rate"}), "count", noise=False, newest=3
     ),
     "semi-bandit": ServedModel("gaussian", SCALES, "number", sets=True),
 }

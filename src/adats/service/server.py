@@ -93,9 +93,9 @@ def _check(store: Store, db: str, host: str, reopened: bool, trust_clock: bool) 
         )
 
 
-def clock_of(store: Store) -> Callable[[], float]:
+def clock_of(store: Store) -> SteadyClock:
     """Where many write, the store's: their own may differ."""
-    return store.now if store.many_writers else SteadyClock()
+    return SteadyClock(store.now) if store.many_writers else SteadyClock()
 
 
 def _app(
@@ -118,7 +118,7 @@ def _app(
         hosts=hosts,
         most_waiting=most_waiting,
         reopened=reopened,
-        clock_off=lambda: getattr(clock, "off", 0.0),
+        clock_off=lambda: clock.off,
         folding=folding,
     )
 

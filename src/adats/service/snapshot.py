@@ -434,7 +434,13 @@ def _pull(row: DecisionRow | LearnedReward) -> tuple[Arm | tuple[Arm, ...], Floa
 
 def has_other_fields(request: DecisionRequest) -> bool:
     """Whether more than the task was given."""
-    return any(getattr(request, name) is not None for name in OTHER_FIELDS)
+    return not (
+        request.features is None
+        and request.allowed is None
+        and request.horizon is None
+        and request.attributes is None
+        and request.design is None
+    )
 
 
 def other_fields(request: DecisionRequest) -> str | None:

@@ -48,11 +48,11 @@ class DefaultPrior(Struct, forbid_unknown_fields=True, omit_defaults=True, froze
     ] = None
     scale: Annotated[Figure | None, doc("Roughly how much rewards differ; numbers need it.")] = None
     version: Annotated[
-        Literal[1, 2] | None,
+        Literal[1, 2, 3] | None,
         doc(
-            "Of the default prior for binary rewards and counts: 2, where the arms of a task share "
-            "a level, or 1, that of adats 0.1, where every arm is by itself. The newest unless "
-            "given."
+            "Of the default prior for binary rewards and counts: 3, where the arms of a task share "
+            "a level; 2, where tasks differ less; or 1, that of adats 0.1, where every arm is by "
+            "itself. The newest unless given."
         ),
     ] = None
 

@@ -19,7 +19,7 @@ from adats.agents.prior_source import Marginal
 from adats.agents.steps import make_setup
 from adats.models.core.types import FloatArray, IntArray, Rng
 from adats.simulation.filters import DecayAgent, FilterAgent
-from adats.simulation.kernels.registry import LoopInput, absorb_of, found, loops_of
+from adats.simulation.kernels.registry import LoopInput, Loops, absorb_of, found, loops_of
 from adats.simulation.one_task import fixed_policy, play_agent
 from adats.simulation.problems import Instance, MovingProblem
 from adats.simulation.problems.problem import Start
@@ -88,41 +88,38 @@ class HalfLives(NamedTuple):
         return {name: None if life is None else life * length for name, life in lives.items()}
 
     def play(self, run: Run) -> None:
-        if not self._compiled(run):
+        job, meta, learner = run.job, run.meta, run.learner
+        loops = loops_of(job.problem, meta.task_prior()) if job.compiled else Loops()
+        policy = fixed_policy(job, policy_of(learner.policy), loops, run.instances[0])
+        if (
+            policy is None
+            or policy.delay
+            or policy.rule is not None
+            or loops.aged is None
+            or not isinstance(learner.source, Marginal)
+        ):
             run.by_agent(self._agent(run))
-
-    def _agent(self, run: Run) -> Agent:
-        """The library's own agent, whose clock counts rounds."""
-        job, oracle = run.job, run.job.problem.oracle
-        setup = make_setup(
-            run.meta,
-            run.learner.source_of(run.start.mu),
-            oracle,
-            explore_first=job.explore_first,
-            policy=run.learner.policy,
-            aging=aging_of(**self.rounds(job.rounds)),
-        )
-        return Agent.from_state(AgentState(setup, run.meta, {}, run.rng, 0, clock="rounds"))
-
-    def _compiled(self, run: Run) -> bool:
-        """Play by a compiled loop; false if there is none for this."""
-        job, meta = run.job, run.meta
-        source = run.learner.source_of(run.start.mu)
-        loops = loops_of(job.problem, meta.task_prior())
-        policy = fixed_policy(job, policy_of(run.learner.policy), loops, run.instances[0])
-        if not (job.compiled and loops.aged and policy and isinstance(source, Marginal)):
-            return False
+            return
         aging = aging_of(**self.rounds(job.rounds)) or Aging()
         factors = (aging.task_weight(1.0), aging.prior_weight(1.0))
         absorb = absorb_of(job.problem, meta)
-        columns = zip(run.instances, run.regret, run.actions, strict=True)
-        for instance, lost, chosen in columns:
+        for instance, lost, chosen in zip(run.instances, run.regret, run.actions, strict=True):
             given = LoopInput(meta.task_prior(), instance, run.first, run.rng, lost, chosen, policy)
             stats = loops.aged(given, meta, factors)
-            if stats is None:
-                return False
-            meta = absorb(meta.faded(aging.prior_weight(lost.size)), stats)
-        return True
+            meta = absorb(meta.faded(aging.prior_weight(job.rounds)), stats)
+
+    def _agent(self, run: Run) -> Agent:
+        """The library's own agent, whose clock counts rounds."""
+        job, learner = run.job, run.learner
+        setup = make_setup(
+            run.meta,
+            learner.source_of(run.start.mu),
+            job.problem.oracle,
+            explore_first=job.explore_first,
+            policy=learner.policy,
+            aging=aging_of(**self.rounds(job.rounds)),
+        )
+        return Agent.from_state(AgentState(setup, run.meta, {}, run.rng, 0, clock="rounds"))
 
 
 class ToldChanges(NamedTuple):

@@ -227,7 +227,7 @@ class Matching:
         return np.sort(chosen[chosen >= 0])
 
 
-def _node(node: Any, where: str) -> Node:
+def _node(node: object, where: str) -> Node:
     if isinstance(node, str):
         return str(node)
     if isinstance(node, int | np.integer):

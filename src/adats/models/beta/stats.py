@@ -1,6 +1,6 @@
 """Statistics of rewards that are 0 or 1."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -24,6 +24,6 @@ class BinaryStats(ArmStats):
         return mean * (1 - mean) - variance
 
     @classmethod
-    def counted(cls, pulls: Any, successes: Any) -> FloatArray:
+    def counted(cls, pulls: object, successes: object) -> FloatArray:
         n, s = checks.counts(pulls, successes, 1.0)
         return np.array([n, s, s])

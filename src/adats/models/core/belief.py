@@ -1,9 +1,11 @@
 """What beliefs do in one way unless they know a better one."""
 
+import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from scipy.special import ndtr
 
 from adats.models.core.linalg import times
 from adats.models.core.types import FloatArray, IntArray, Rng
@@ -69,6 +71,14 @@ class BeliefBase(ABC):
     def expected_rewards(self, rows: FloatArray) -> FloatArray:
         """The mean rewards of arms with these features, as they are believed to be."""
         return self.rewards_at(rows, self.mean)
+
+    def rank(self, arm: int, reward: float) -> tuple[float, float]:
+        """Where a reward of an arm falls in what is believed: the chance of a smaller one, and of
+        one that is not larger. Here as if rewards were normal, with the right mean and variance."""
+        variance = np.broadcast_to(self.reward_variance, self.mean.shape)[arm]
+        spread = math.sqrt(self.scale[arm] ** 2 + variance)
+        level = float(ndtr((reward - self.mean[arm]) / spread))
+        return level, level
 
     @property
     def variance_ratio(self) -> FloatArray:

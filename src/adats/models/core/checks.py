@@ -15,7 +15,7 @@ ROUND_OFF = 1e-9  # relative: how far from symmetric or positive semi-definite s
 HUGE = 1e150  # its square still is a number
 
 
-def array(name: str, value: Any, *, ndim: int | None = None) -> FloatArray:
+def array(name: str, value: object, *, ndim: int | None = None) -> FloatArray:
     """A finite, read-only copy of `value` as float64."""
     try:
         given = np.asarray(value)
@@ -33,7 +33,7 @@ def array(name: str, value: Any, *, ndim: int | None = None) -> FloatArray:
     return result
 
 
-def non_negative(name: str, value: Any) -> FloatArray:
+def non_negative(name: str, value: object) -> FloatArray:
     """A finite array with no negative entry; a scale of 0 is legal and exact."""
     result = array(name, value)
     if (result < 0).any():
@@ -41,7 +41,7 @@ def non_negative(name: str, value: Any) -> FloatArray:
     return result
 
 
-def positive(name: str, value: Any) -> FloatArray:
+def positive(name: str, value: object) -> FloatArray:
     """A finite array of positive entries."""
     result = array(name, value)
     if not (result > 0).all():
@@ -62,14 +62,14 @@ def number(name: str, value: Any) -> float:
     return result
 
 
-def count_of(name: str, value: Any, *, least: int = 1) -> int:
+def count_of(name: str, value: object, *, least: int = 1) -> int:
     """A whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise InvalidValue(name, f"must be a whole number of at least {least}, got {value!r}")
     return int(value)
 
 
-def counts(pulls: Any, successes: Any, most: float) -> tuple[float, float]:
+def counts(pulls: object, successes: object, most: float) -> tuple[float, float]:
     """So many pulls, and the sum of their rewards, each of at most `most`; fractions are legal."""
     n, s = number("pulls", pulls), number("successes", successes)
     if not 0.0 < n < HUGE:
@@ -89,7 +89,7 @@ def modest(name: str, values: FloatArray, most: float = HUGE) -> None:
         raise InvalidValue(name, f"too large: {why}")
 
 
-def covariance(name: str, value: Any, dim: int) -> FloatArray:
+def covariance(name: str, value: object, dim: int) -> FloatArray:
     """A symmetric positive semi-definite matrix, up to round-off; a number means number * I."""
     cov = array(name, value)
     if cov.ndim == 0:
@@ -110,7 +110,7 @@ def covariance(name: str, value: Any, dim: int) -> FloatArray:
     return cov
 
 
-def weights(name: str, value: Any, *, ndim: tuple[int, ...] = (1,)) -> FloatArray:
+def weights(name: str, value: object, *, ndim: tuple[int, ...] = (1,)) -> FloatArray:
     """Probabilities that sum to one along the first axis."""
     result = non_negative(name, value)
     if result.ndim not in ndim or result.shape[0] == 0:

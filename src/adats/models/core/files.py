@@ -96,7 +96,7 @@ def check_not_agent(path: AnyPath) -> None:
         )
 
 
-def check_kind(path: AnyPath, header: Any, kind: str, newest: int = VERSION) -> None:
+def check_kind(path: AnyPath, header: object, kind: str, newest: int = VERSION) -> None:
     if not isinstance(header, dict) or header.get("format") != kind:
         raise FileFormatError(f"{os.fspath(path)} is not an {kind} file")
     if header.get("version") not in range(1, newest + 1):

@@ -9,19 +9,19 @@ T = TypeVar("T")
 put = object.__setattr__  # a field of a frozen object that is just being made
 
 
-def fill(new: T, **values: Any) -> T:
+def fill(new: T, **values: object) -> T:
     """Set fields of a frozen object that is just being made."""
     for name, value in values.items():
         put(new, name, value)
     return new
 
 
-def unchecked(cls: type[T], **values: Any) -> T:
+def unchecked(cls: type[T], **values: object) -> T:
     """An instance with these fields; `__init__` and its checks do not run."""
     return fill(object.__new__(cls), **values)
 
 
-def evolve(old: T, **changes: Any) -> T:
+def evolve(old: T, **changes: object) -> T:
     """A copy with some fields changed; what was worked out from the old ones is not copied."""
     cls: Any = type(old)
     new: T = object.__new__(cls)
@@ -44,6 +44,6 @@ class FieldOf(Generic[T]):
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
-    def __get__(self, instance: Any, owner: type | None = None) -> T:
+    def __get__(self, instance: object, owner: type | None = None) -> T:
         found: T = getattr(getattr(instance, self._part), self._name)
         return found

@@ -11,7 +11,16 @@ from adats.models.core.frozen import evolve
 from adats.models.core.many import EachBelief, EachDigest
 from adats.models.core.summary import SummaryTable, prior_table
 from adats.models.core.sums import Sum
-from adats.models.core.types import Arm, BoolArray, Design, Digest, FloatArray, JsonDict, Rng
+from adats.models.core.types import (
+    Arm,
+    Belief,
+    BoolArray,
+    Design,
+    Digest,
+    FloatArray,
+    JsonDict,
+    Rng,
+)
 
 S = TypeVar("S")
 D = TypeVar("D", bound=Digest[Any])
@@ -72,7 +81,7 @@ class MetaBase(ABC, Generic[S, D]):
         """The statistics of a task without rewards."""
 
     @abstractmethod
-    def posterior(self, digest: D) -> Any:
+    def posterior(self, digest: D) -> Belief:
         """Of theta in a task whose own message is in the total."""
 
     @abstractmethod

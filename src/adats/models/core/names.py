@@ -1,15 +1,17 @@
-"""Names of arms, and the models that take no design."""
+"""Names of arms, and designs: what models make of them before they are theirs."""
 
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from adats.models.core import checks
 from adats.models.core.errors import InvalidValue
-from adats.models.core.types import Arm, Design
+from adats.models.core.types import Arm, Design, FloatArray
 
 
-def arm_names(arms: Sequence[Arm] | None) -> tuple[Arm, ...] | None:
-    """Distinct names as a tuple."""
+def arm_names(arms: Sequence[Arm] | None, count: int | None = None) -> tuple[Arm, ...] | None:
+    """Distinct names as a tuple, of so many arms if their `count` is known."""
     if arms is None:
         return None
     if not hasattr(arms, "__iter__"):
@@ -23,6 +25,8 @@ def arm_names(arms: Sequence[Arm] | None) -> tuple[Arm, ...] | None:
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InvalidValue("arms", f"must have different names, but {twice!r} comes twice")
+    if count is not None and len(names) != count:
+        raise ValueError(f"{len(names)} names for {count} arms")
     return names
 
 
@@ -40,3 +44,11 @@ def grown_names(
 def no_design(design: Design) -> None:
     if design is not None:
         raise ValueError("a design is for linear models; this model has arms")
+
+
+def checked_design(design: ArrayLike, p: int) -> FloatArray:
+    """A matrix that makes the mean of theta from mu, which has p entries."""
+    phi = checks.array("design", design, ndim=2)
+    if phi.shape[1] != p or len(phi) == 0:
+        raise ValueError(f"design must have {p} columns, as mean has, got shape {phi.shape}")
+    return phi

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from scipy.special import ndtr
 
 from adats.models.core import checks
 from adats.models.core.belief import BeliefBase
@@ -156,9 +157,17 @@ class ProductArms(BeliefBase):
     ) -> tuple[FloatArray, FloatArray]:
         """Of each arm: the chance of a smaller reward, and of one that is not larger.
 
-        This is a stack of candidates, and `weights` is the belief in each.
+        This is a stack of candidates, and `weights` is the belief in each. As if rewards were
+        normal, where a family does not know better.
         """
-        raise NotImplementedError
+        spread = np.sqrt(self.scale**2 + self.reward_variance)
+        level = average(weights, ndtr((rewards - self.mean) / spread))
+        return level, level
+
+    def rank(self, arm: int, reward: float) -> tuple[float, float]:
+        one = self.of(*(p[None] for p in self.columns([arm]).parameters()))
+        low, high = one.reward_chances(np.ones((1, 1)), np.array([reward]))
+        return float(low[0]), float(high[0])
 
     def ranks(self, actions: IntArray, rewards: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Where each reward falls in what this belief and the rewards before it predict.

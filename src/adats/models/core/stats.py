@@ -13,7 +13,7 @@ from adats.models.core.types import BoolArray, FloatArray, IntArray
 SINGLE = "this model takes single rewards: give reward=, not pulls and successes"
 
 
-def arm_index(action: Any, arms: int) -> int:
+def arm_index(action: object, arms: int) -> int:
     if type(action) is not int and (
         isinstance(action, (bool, np.bool_)) or not isinstance(action, (int, np.integer))
     ):
@@ -73,7 +73,7 @@ class ArmStats:
         return base
 
     @classmethod
-    def check_reward(cls, reward: Any) -> float:
+    def check_reward(cls, reward: object) -> float:
         """The reward as a float, or an error where this kind of reward cannot have that value."""
         value = reward if type(reward) is float else checks.number("reward", reward)
         if not cls.LEAST <= value <= cls.MOST or (cls.WHOLE_REWARDS and value != floor(value)):
@@ -117,7 +117,7 @@ class ArmStats:
         return type(self)(table)
 
     @classmethod
-    def counted(cls, pulls: Any, successes: Any) -> FloatArray:  # noqa: ARG003
+    def counted(cls, pulls: object, successes: object) -> FloatArray:  # noqa: ARG003
         """A column of the table: so many pulls, and the sum of their rewards."""
         raise ValueError(SINGLE)
 
@@ -228,6 +228,10 @@ class FeatureStats:
     @property
     def arm_pulls(self) -> None:
         """Pulls of arms are not counted apart."""
+        return None
+
+    @property
+    def arm_averages(self) -> None:
         return None
 
     def grow(self, arms: int) -> Self:  # noqa: ARG002

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from adats.models.core.types import Arm, FloatArray
+from adats.models.core.types import Arm, Belief, FloatArray
 
 SHOWN = 7  # rows; with title, head and what is left out, ten lines
 Z95 = 1.959964
@@ -62,7 +62,9 @@ def interval(belief: Any) -> FloatArray:
     return np.array([ends[0], belief.mean, ends[1]])
 
 
-def belief_table(title: str, names: Sequence[Arm] | None, belief: Any, **more: Any) -> SummaryTable:
+def belief_table(
+    title: str, names: Sequence[Arm] | None, belief: Belief, **more: Any
+) -> SummaryTable:
     """The mean and 95 % interval of each arm, or of each coefficient; `more` are other columns."""
     low, mean, high = interval(belief)
     first = "arm" if names is not None else "theta"

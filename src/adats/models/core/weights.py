@@ -41,6 +41,13 @@ def draw(weights: FloatArray, rng: Rng) -> IntArray:
     return np.minimum(index, len(weights) - 1)
 
 
+def picks(weights: FloatArray, points: FloatArray) -> IntArray:
+    """As `draw`, many times from the same weights; points are uniform between 0 and 1."""
+    cumulative = np.cumsum(weights)
+    index: IntArray = cumulative.searchsorted(points * cumulative[-1], side="right")
+    return np.minimum(index, len(weights) - 1)
+
+
 def average(weights: FloatArray, values: FloatArray) -> FloatArray:
     """Weighted sum over the first axis; what has no weight does not count, even if infinite."""
     average: FloatArray = (weights * np.where(weights > 0, values, 0.0)).sum(axis=0)
@@ -79,7 +86,7 @@ def _null(value: float) -> float | None:
     return None if value == -np.inf else value
 
 
-def from_null(values: Any) -> FloatArray:
+def from_null(values: object) -> FloatArray:
     """Read what `finite_or_null` wrote."""
     if not isinstance(values, list):
         raise ValueError(f"the logarithms of weights are {values!r}")

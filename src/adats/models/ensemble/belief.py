@@ -21,7 +21,7 @@ from adats.models.core.types import (
     Rng,
     RowBelief,
 )
-from adats.models.core.weights import LIGHT, average, draw, log_of, quantile, spread
+from adats.models.core.weights import LIGHT, average, draw, log_of, picks, quantile, spread
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +99,10 @@ class BeliefMixture(WeightedBelief):
     def upper(self, z: FloatArray | float) -> FloatArray:
         return quantile(self.below, np.stack([b.upper(z) for b in self._arms()]), z)
 
+    def rank(self, arm: int, reward: float) -> tuple[float, float]:
+        low, high = self.weights @ np.array([b.rank(arm, reward) for b in self._arms()])
+        return float(low), float(high)
+
     def tightened(self, pending: FloatArray) -> Self:
         """When pending pulls have come in as expected under each belief; no weight moves."""
         beliefs = tuple(belief.tightened(pending) for belief in self._arms())
@@ -148,9 +152,7 @@ class BeliefMixtures(BeliefMixture):
 
     def sample(self, rng: Draws) -> FloatArray:  # type: ignore[override]
         first = self.beliefs[0].mean
-        cumulative = np.cumsum(self.weights)
-        points = rng.random(len(first)) * cumulative[-1]
-        which = np.minimum(cumulative.searchsorted(points, side="right"), len(cumulative) - 1)
+        which = picks(self.weights, rng.random(len(first)))
         theta = np.empty(first.shape)
         for j in np.unique(which).tolist():
             tasks = np.flatnonzero(which == j)

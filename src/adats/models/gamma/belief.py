@@ -184,5 +184,12 @@ class ExponentialArms(_GammaArms):
             ._replace(reward=lambda u: np.exp(np.minimum(u, math.log(LARGEST))))
         )
 
+    def reward_chances(
+        self, weights: FloatArray, rewards: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        level = -np.expm1(-self.shape * np.log1p(rewards / self.rate))  # times are Lomax
+        chance: FloatArray = (weights * level).sum(axis=0)
+        return chance, chance
+
     def updated(self, stats: ArmStats | PullSums) -> Self:
         return self.of(self.shape + stats.count, self.rate + stats.total)

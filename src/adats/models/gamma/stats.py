@@ -1,7 +1,7 @@
 """Statistics of counts, and of times."""
 
 import math
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import gammaln
@@ -42,7 +42,7 @@ class CountStats(ArmStats):
         return np.concatenate([ArmStats.sums_of(rewards), gammaln(rewards + 1.0)[None]])
 
     @classmethod
-    def counted(cls, pulls: Any, successes: Any) -> FloatArray:
+    def counted(cls, pulls: object, successes: object) -> FloatArray:
         """The squares are those of equal counts; log y! makes the density that of the sum."""
         n, s = checks.counts(pulls, successes, math.inf)
         return np.array([n, s, s * s / n, math.lgamma(s + 1.0) - s * math.log(n)])

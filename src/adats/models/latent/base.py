@@ -12,6 +12,7 @@ from scipy.special import logsumexp
 from adats.models.core import checks, linalg
 from adats.models.core.errors import InvalidValue
 from adats.models.core.frozen import evolve, fill, put
+from adats.models.core.names import checked_design
 from adats.models.core.sums import Sum
 from adats.models.core.types import Design, Digest, FloatArray, JsonDict, Rng
 from adats.models.core.weights import finite_or_null, from_null, log_of, softmax
@@ -187,15 +188,17 @@ class LatentBase(Anchored[S, D]):
         which = self._draw_candidate(rng)
         return np.append(float(which), self._draw_mu(which, rng))
 
-    def checked_mu(self, mu: ArrayLike) -> tuple[int, FloatArray]:
-        """What `sample` gives: the index of a candidate, not needed if there is one, and its mu."""
+    def task_mean(self, mu: ArrayLike, design: Design) -> tuple[int, FloatArray]:
+        """Of what `sample` gives, the index of a candidate, not needed if there is one, and a mu:
+        which one it is, and Φmu."""
         count, p = self.meta_mean.shape
         values = checks.array("mu", mu, ndim=1)
         if count == 1 and values.size == p:
             values = np.append(0.0, values)
         if values.size != p + 1 or values[0] not in range(count):
             raise ValueError(f"mu must be a candidate's index and {p} numbers, got {values}")
-        return int(values[0]), values[1:]
+        phi = self._phi(design)
+        return int(values[0]), values[1:] if phi is None else phi @ values[1:]
 
     def sums(self) -> FloatArray:
         """All that was absorbed, and the anchor."""
@@ -271,13 +274,6 @@ def doublings(pulls: float) -> int:
     """How often the pulls of a task have doubled; the third counts too, as three say far more than
     two."""
     return math.frexp(pulls)[1] + (pulls >= 3)
-
-
-def checked_design(design: Any, p: int) -> FloatArray:
-    phi = checks.array("design", design, ndim=2)
-    if phi.shape[1] != p or len(phi) == 0:
-        raise ValueError(f"design must have {p} columns, as mean has, got shape {phi.shape}")
-    return phi
 
 
 def covariances_of(name: str, value: ArrayLike, dim: int) -> FloatArray:

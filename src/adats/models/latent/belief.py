@@ -120,6 +120,11 @@ class LatentArms(CautiousBelief):
         rate: FloatArray = self.family.mean(self.eta_mean + z * self.eta_scale)
         return rate
 
+    def rank(self, arm: int, reward: float) -> tuple[float, float]:
+        some = np.array([arm])
+        low, high = self.family.steps(self.eta_mean[some], self.eta_scale[some], np.array([reward]))
+        return float(low[0]), float(high[0])
+
     def tightened(self, pending: FloatArray) -> "LatentArms":
         """When pending pulls have come in as expected: the means stay, the doubts shrink."""
         known = 1.0 + self.variance_ratio * pending
@@ -151,10 +156,21 @@ class LatentBelief(CautiousBelief):
         scale: FloatArray = np.sqrt((self.factor**2).sum(axis=-1))
         return scale
 
+    @property
+    def _etas_apart(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Weights of the candidates, and under each the means and variances of eta."""
+        return self.weights, self.eta_mean, self._eta_scale**2
+
+    def rank(self, arm: int, reward: float) -> tuple[float, float]:
+        weights, means, variances = self._etas_apart
+        rewards = np.full(weights.shape, reward)
+        low, high = self.family.steps(means[:, arm], np.sqrt(variances[:, arm]), rewards)
+        return float(weights @ low), float(weights @ high)
+
     @cached_property
     def each_arm(self) -> LatentArms:
         """Every arm by itself, with the mean and variance of eta over all candidates."""
-        return matched(self.family, self.weights, self.eta_mean, self._eta_scale**2)
+        return matched(self.family, *self._etas_apart)
 
     @cached_property
     def apart(self) -> LatentArms:
@@ -279,9 +295,9 @@ class LatentPosterior(InTask, LatentBelief):
         """Means and variances of eta under every candidate, and what arms have in common."""
         return self.meta.posterior_moments(self.digest)
 
-    @cached_property
-    def each_arm(self) -> LatentArms:
-        return matched(self.family, self.meta.weights, *self._moments[:2])
+    @property
+    def _etas_apart(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        return self.meta.weights, *self._moments[:2]
 
     @cached_property
     def apart(self) -> LatentArms:

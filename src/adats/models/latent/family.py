@@ -46,7 +46,7 @@ class Family(ExponentialFamily):
         """Whether rewards are counts, not 0 and 1."""
         return self.most > 1.0
 
-    def check_counts(self, pulls: Any, successes: Any) -> tuple[float, float]:
+    def check_counts(self, pulls: object, successes: object) -> tuple[float, float]:
         """So many pulls, and the sum of their rewards; fractions are legal."""
         return checks.counts(pulls, successes, self.most)
 

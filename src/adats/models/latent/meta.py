@@ -21,6 +21,7 @@ from adats.models.core.names import arm_names, grown_names
 from adats.models.core.registry import register
 from adats.models.core.sums import Sum
 from adats.models.core.types import Arm, BoolArray, Design, FloatArray, JsonDict, Rng
+from adats.models.core.weights import picks
 from adats.models.latent import sites as ep
 from adats.models.latent.anchors import Anchor
 from adats.models.latent.base import LatentBase, covariances_of, doublings
@@ -75,11 +76,9 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         design: ArrayLike | None = None,
         arms: Sequence[Arm] | None = None,
     ) -> None:
-        fill(self, arms=arm_names(arms))
         spread_of = partial(_spread, task_scale, level_scale, task_cov)
         self._set(mean, cov, spread_of, rewards, weights, design)
-        if self.arms is not None and len(self.arms) != self.n_arms:
-            raise ValueError(f"{len(self.arms)} names for {self.n_arms} arms")
+        fill(self, arms=arm_names(arms, self.n_arms))
         _check_reach(self.task_prior())
 
     # what the model is
@@ -257,9 +256,7 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
         tasks = len(digests.rows)
         which = np.zeros(tasks, dtype=np.intp)
         if self.log_weights.size > 1:
-            cumulative = np.cumsum(self.weights)
-            points = rng.random(tasks) * cumulative[-1]
-            which = np.minimum(cumulative.searchsorted(points, side="right"), len(cumulative) - 1)
+            which = picks(self.weights, rng.random(tasks))
         halves = self.mu.halves()
         means = self.mu.means(halves)
         z = rng.standard_normal((tasks, means.shape[-1]))
@@ -332,9 +329,7 @@ class LatentMeta(LatentBase[ArmSites, LatentDigest]):
 
     def prior_given(self, mu: ArrayLike, *, design: Design = None) -> LatentBelief:
         """P(·; mu) of the candidate mu[0] at mu[1:]; the index is not needed if there is one."""
-        which, mean = self.checked_mu(mu)
-        phi = self._phi(design)
-        mean = mean if phi is None else phi @ mean
+        which, mean = self.task_mean(mu, design)
         cov = self.spread.covs(mean.size)[which]
         factor = linalg.psd_factor(cov)[None]
         return LatentBelief(self.family, np.zeros(1), mean[None], factor)

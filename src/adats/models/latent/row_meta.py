@@ -233,9 +233,7 @@ class LatentLinearMeta(LatentBase[RowSites, RowDigest]):
 
     def prior_given(self, mu: ArrayLike, *, design: Design = None) -> LatentRows:
         """P(·; mu) of the candidate mu[0] at mu[1:]; the index is not needed if there is one."""
-        which, mean = self.checked_mu(mu)
-        phi = self._phi(design)
-        mean = mean if phi is None else phi @ mean
+        which, mean = self.task_mean(mu, design)
         factor = self._spread_of(mean.size).factor[which]
         return LatentRows(self.family, np.zeros(1), mean[None], factor[None], np.array([which]))
 

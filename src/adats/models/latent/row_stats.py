@@ -221,10 +221,6 @@ class RowSites(FeatureStats):
     # of agents
 
     @property
-    def arm_averages(self) -> None:
-        return None
-
-    @property
     def pending_shape(self) -> tuple[int, ...]:
         """Of pulls that were asked for and have no reward yet: their Gram matrix."""
         dim = self.rows.shape[1]

@@ -4,7 +4,7 @@ import functools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,7 +14,7 @@ from adats.models.core.errors import InvalidValue
 from adats.models.core.frozen import evolve, fill, put
 from adats.models.core.many import summed
 from adats.models.core.meta import MetaBase
-from adats.models.core.names import arm_names
+from adats.models.core.names import arm_names, checked_design
 from adats.models.core.registry import register
 from adats.models.core.sums import Sum
 from adats.models.core.types import Arm, Design, FloatArray, JsonDict, Rng
@@ -146,7 +146,7 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
         p = mean.size
         if p == 0:
             raise InvalidValue("mean", "must have at least one entry")
-        phi = None if design is None else self._check_design(design, p)
+        phi = None if design is None else checked_design(design, p)
         noise = float(checks.positive("noise", checks.number("noise", noise)))
         spread = checks.array("task_cov", task_cov)
         if spread.ndim:
@@ -160,17 +160,10 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
             task_cov=spread,
             noise=noise,
             design=phi,
-            arms=self._arm_names(arms, p if phi is None else len(phi)),
+            arms=arm_names(arms, p if phi is None else len(phi)),
             total=Sum.zeros(p * p + p + 1),
         )
         fill(self, factors=self.make_factors())
-
-    @staticmethod
-    def _arm_names(arms: Sequence[Arm] | None, dim: int) -> tuple[Arm, ...] | None:
-        names = arm_names(arms)
-        if names is not None and len(names) != dim:
-            raise ValueError(f"{len(names)} names for {dim} arms: theta has an entry for each arm")
-        return names
 
     def make_factors(self) -> LinearFactors:
         dim = self.meta_mean.size if self.design is None else len(self.design)
@@ -199,13 +192,6 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
     def n_features(self) -> int:
         return self.factors.dim
 
-    @staticmethod
-    def _check_design(design: Any, p: int) -> FloatArray:
-        phi = checks.array("design", design, ndim=2)
-        if phi.shape[1] != p or len(phi) == 0:
-            raise ValueError(f"design must have {p} columns, as mean has, got shape {phi.shape}")
-        return phi
-
     def _task_factor_of(self, dim: int) -> linalg.Factor:
         if self.task_cov.ndim == 0:
             return math.sqrt(self.task_cov)
@@ -220,7 +206,7 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
         """The design, the factor of Σ_0 and the dimension of theta in one task."""
         if design is None:
             return self.design, self.factors.task, self.factors.dim
-        phi = self._check_design(design, self.meta_mean.size)
+        phi = checked_design(design, self.meta_mean.size)
         return phi, self._task_factor_of(len(phi)), len(phi)
 
     @property

@@ -109,10 +109,6 @@ class LinearStats(FeatureStats):
         add_to_rows(rows, at, np.column_stack([moments.reshape(len(at), -1), n]))
 
     @property
-    def arm_averages(self) -> None:
-        return None
-
-    @property
     def pending_shape(self) -> tuple[int, ...]:
         """Of pulls that were asked for and have no reward yet: their Gram matrix."""
         dim = len(self.moments) - 1

@@ -107,6 +107,11 @@ class MixtureArms(WeightedBelief):
         weights = softmax(self.log_weights[:, actions] + each.arm_log_evidence(stats))
         return each.updated(stats).reward_chances(weights, rewards)
 
+    def rank(self, arm: int, reward: float) -> tuple[float, float]:
+        weights = self.weights if self.weights.shape[1] == 1 else self.weights[:, [arm]]
+        low, high = self.components.columns([arm]).reward_chances(weights, np.array([reward]))
+        return float(low[0]), float(high[0])
+
     def condition(self, stats: Any) -> Conditioned[Self]:
         gained = self.log_weights + grouped(
             self.components.arm_log_evidence(stats), self.log_weights.shape[1]

@@ -21,7 +21,7 @@ from adats.models.core.registry import register
 from adats.models.core.stats import ArmStats
 from adats.models.core.sums import Sum
 from adats.models.core.types import Arm, Design, FloatArray, JsonDict, Rng
-from adats.models.core.weights import draw, finite_or_null, from_null, log_of, softmax
+from adats.models.core.weights import draw, finite_or_null, from_null, log_of, picks, softmax
 from adats.models.mixture.belief import MixtureArms, candidate_weights, grouped, stacked
 from adats.models.mixture.families import FAMILIES
 
@@ -77,15 +77,12 @@ class MixtureMeta(MetaBase[ArmStats, MixtureDigest]):
         arms: Sequence[Arm] | None = None,
     ) -> None:
         stack = stacked(priors)
-        names = arm_names(arms)
-        if names is not None and len(names) != stack.n_arms:
-            raise ValueError(f"{len(names)} names for {stack.n_arms} arms")
         log_weights = log_of(candidate_weights(weights, stack))
         fill(
             self,
             log_weights=log_weights,
             priors=stack,
-            arms=names,
+            arms=arm_names(arms, stack.n_arms),
             separate=np.ndim(weights) == 2,
             total=Sum.zeros(log_weights.size),
         )
@@ -185,11 +182,9 @@ class MixtureMeta(MetaBase[ArmStats, MixtureDigest]):
         """A draw of theta in each of many tasks: a candidate (one an arm, if arms are separate),
         then theta."""
         tasks, groups = len(rows), self.log_weights.shape[1]
-        cumulative = np.cumsum(softmax(self._log_posterior()), axis=0)
         points = rng.random((tasks, groups))
-        pairs = zip(cumulative.T, points.T, strict=True)
-        columns = [c.searchsorted(p * c[-1], side="right") for c, p in pairs]
-        index = np.minimum(np.stack(columns, axis=1), len(cumulative) - 1)
+        pairs = zip(softmax(self._log_posterior()).T, points.T, strict=True)
+        index = np.stack([picks(weights, point) for weights, point in pairs], axis=1)
         arms = np.arange(self.n_arms)
         picked = self.priors.of(*(p[index, arms] for p in self.priors.parameters()))
         table = np.moveaxis(rows.reshape(tasks, -1, self.n_arms), 1, 0)

@@ -132,8 +132,8 @@ _ALL = DriftExperiment(
         "of tasks in what all taught; both are in lengths of a task. AdaTS forgets nothing, and TS "
         "solves each task alone. All agents use Thompson "
         "sampling but where “finite horizon” or “greedy” is said. “Told the change” starts anew "
-        "when μ_* jumps, and a new task when θ_s does. “The filter that knows the steps” is "
-        "Thompson sampling by the exact Kalman filter. “Exponential”, “stabilized” and "
+        "when μ_* jumps, and a new task when θ_s does. “Exact filter” is Thompson sampling by the "
+        "Kalman filter that is told the sizes of steps. “Exponential”, “stabilized” and "
         "“directional” are bayesianbandits' rules of forgetting, from the marginal prior and told "
         "σ, as an agent for each task or as one for all tasks. (Of single arms its two directional "
         "rules are one: an arm forgets when it has a reward.) Half-lives, ours and theirs, were "
@@ -151,7 +151,7 @@ _ALL = DriftExperiment(
         _seasons(3, 10),
     ),
     claims=CLAIMS,
-    runs=1000,
+    runs=2000,
     needs_numba=True,
 )
 DRIFT = replace(

@@ -11,7 +11,7 @@ from adats.simulation.learners import label_of
 STILL, MU, THETA, WALK, SEASONS = "still", "mu", "theta", "walk", "seasons"  # parts
 NONE, ALONE = "ada-ts", "ts"
 TOLD, INDEX_TOLD = "told the change", "finite horizon, told"
-FILTER, BOTH = "the filter that knows the steps", "half-life 4, prior half-life 8 tasks"
+FILTER, BOTH = "exact filter", "half-life 4, prior half-life 8 tasks"
 JUMP, NEXT = 20, 10  # mu jumps before this task, and so many are looked at
 REFERENCE = {STILL: NONE, MU: TOLD, THETA: TOLD, WALK: FILTER, SEASONS: NONE}
 OURS = {  # half-lives for each way to move

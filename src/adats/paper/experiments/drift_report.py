@@ -30,7 +30,7 @@ from adats.simulation.learners import label_of
 
 REACH = {STILL: 1.05, MU: 1.3, THETA: 1.08, WALK: 1.1}  # largest ratios to the reference
 TICKS = (0.5, 0.7, 1.0, 1.4, 2.0)
-HIGH = 0.27  # inches: a row of the figure
+HIGH = 0.21  # inches: a row of the figure
 LETTERS = 24  # in a line of an agent's name, in the figure
 
 
@@ -92,7 +92,7 @@ def ratios_figure(outcomes: Sequence[Outcome]) -> "plots.Figure":
     shown = [_shown(o) for o in outcomes]
     pairs = range(0, len(outcomes), 2)
     heights = [max(len(agents) for agents in shown[i : i + 2]) for i in pairs]
-    size = (plots.WIDTH, 0.75 * len(heights) + HIGH * sum(heights))
+    size = (plots.WIDTH, 0.8 * len(heights) + HIGH * sum(heights))
     with plots.new_figure(size, plots.PRINT, dpi=plots.DPI, layout="constrained") as figure:
         options: Any = {"height_ratios": heights, "squeeze": False}
         grid = figure.subplots(len(heights), 2, **options)
@@ -120,7 +120,11 @@ def _draw_ratios(axes: "plots.Axes", o: Outcome, agents: dict[str, str]) -> None
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.tick_params(labelsize=plots.SMALL, width=0.6, length=2.5)
-    axes.set_title(plots.symbols(textwrap.fill(o.panel.title, 27)), loc="left", fontsize=plots.TEXT)
+    axes.set_title(
+        plots.symbols(textwrap.fill(plots.unbroken(o.panel.title), 28)),
+        loc="left",
+        fontsize=plots.TEXT,
+    )
     axes.set_xlabel(f"regret / {label_of(REFERENCE[part])}", fontsize=plots.SMALL)
     plots.draw_grid(axes, "x")
 

@@ -37,7 +37,7 @@ SPEC = (
 def check_store(open_store: Open, damage: Callable[[str], None] | None = None) -> None:
     """All checks, each with a store of its own. `damage` changes a task of a store in its back."""
     checks = (_saving, _loading, _order, _counting, _forgetting, _deleting, _windows, _stale)
-    for check in (*checks, _views, _engine):
+    for check in (*checks, _views, _engine, _aging):
         check(open_store, check.__name__.strip("_"))
     if damage is not None:
         _damage(open_store, "damage", damage)
@@ -299,7 +299,12 @@ def _views(open_store: Open, name: str) -> None:
     store.close()
 
 
-def _engine(open_store: Open, name: str) -> None:
+def _aging(open_store: Open, name: str) -> None:
+    """The same where rewards age: their times are kept too."""
+    _engine(open_store, name, SPEC[:-1] + ',"half_life":30.0,"prior_half_life":90.0}')
+
+
+def _engine(open_store: Open, name: str, spec: str = SPEC) -> None:
     """An engine on it: the same again is the same, and a replay finds the same."""
     store, times = open_store(name), count(1_000_000.0)
     engine = Engine(store, clock=lambda: next(times))
@@ -308,7 +313,7 @@ def _engine(open_store: Open, name: str) -> None:
         engine.begin()
         engine.settle_due()
         if not i:
-            engine.put("o", "x", parse(SPEC))
+            engine.put("o", "x", parse(spec))
         for task in "ts":
             request = DecisionRequest(task, f"{task}{i}")
             answers.append((request, engine.decide("o", "x", request)))

@@ -14,6 +14,7 @@ and whoever takes the experiment next folds it into what all taught. That fold h
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from operator import add, sub
 from typing import NamedTuple, Protocol, Self
 
 from adats.models.core.types import Arm
@@ -172,17 +173,7 @@ class Counts(NamedTuple):
     squares: int = 0  # of the same
 
     def plus(self, other: "Counts", sign: int = 1) -> "Counts":
-        decisions, explored, rewarded, counted, nonzero, unlikely, total, squares = other
-        return Counts(
-            self.decisions + sign * decisions,
-            self.explored + sign * explored,
-            self.rewarded + sign * rewarded,
-            self.counted + sign * counted,
-            self.nonzero + sign * nonzero,
-            self.unlikely + sign * unlikely,
-            self.sum + sign * total,
-            self.squares + sign * squares,
-        )
+        return Counts._make(map(add if sign > 0 else sub, self, other))
 
 
 class RewardKey(NamedTuple):

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from adats.service.clock import time_passed
 from adats.service.counters import by_days
 from adats.service.errors import Again, NotFound, OutcomeUnknown
 from adats.service.stores import postgres_sql as sql
@@ -86,12 +87,12 @@ class PostgresStore(PostgresReader):
     def now_from(self, connection: Any) -> None:
         with explained():
             (now,) = connection.execute(f"SELECT {sql.NOW}").fetchone()
-        self._clock = (now, time.monotonic())
+        self._clock = (now, time_passed())
 
     def now(self) -> float:
         """The time of the database."""
         then, at = self._clock
-        return then + (time.monotonic() - at)
+        return then + (time_passed() - at)
 
     # groups
 
@@ -179,7 +180,7 @@ class PostgresStore(PostgresReader):
             found.experiments[experiment] = row
         else:
             self._block = id
-            self._clock = (rest[6], time.monotonic())
+            self._clock = (rest[6], time_passed())
 
     def take(self, experiment: int, *, wait: bool = True) -> Taken | None:
         with explained():
@@ -211,7 +212,7 @@ class PostgresStore(PostgresReader):
                 self._oldest = min(rest[6], self._oldest or rest[6])
             else:
                 self._block = id
-                self._clock = (rest[6], time.monotonic())
+                self._clock = (rest[6], time_passed())
         self._taken[experiment] = own.version
         for bucket, difference in (by_days(counts, own.days_until)).items():
             counts[bucket] = counts.get(bucket, Counts()).plus(difference)

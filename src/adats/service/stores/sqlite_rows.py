@@ -97,8 +97,11 @@ SAVE_TASK_INDICES = Statement(  # an index is written if its column is set, even
 )
 
 
+_encode, _decode = msgspec.json.Encoder().encode, msgspec.json.Decoder().decode
+
+
 def checksum(values: Sequence[Any]) -> int:
-    return zlib.crc32(msgspec.json.encode(values))
+    return zlib.crc32(_encode(values))
 
 
 def sealed(row: Sequence[Any], start: int = 0) -> list[Any]:
@@ -133,9 +136,10 @@ def damaged(what: str) -> DamagedStore:
 
 def decision_to_keep(row: DecisionRow) -> list[Any]:
     values: list[Any] = list(row[1:])
-    values[_ACTION] = msgspec.json.encode(row.action).decode()
+    values[_ACTION] = _encode(row.action).decode()
     for column in _LISTS:
-        values[column] = to_column(values[column])
+        if isinstance(values[column], list | dict):
+            values[column] = to_column(values[column])
     return [*values, checksum(_covered(DecisionRow, values))]
 
 
@@ -165,7 +169,7 @@ def task_checksum(key: TaskKey, row: TaskRow) -> int:
         crc = zlib.crc32(row.design, crc)
     if row.size is not None:
         more = (*more, "size", row.size)
-    return zlib.crc32(msgspec.json.encode((*key, row.rounds, *more)), crc)
+    return zlib.crc32(_encode((*key, row.rounds, *more)), crc)
 
 
 def total_to_keep(experiment: int, total: bytes) -> list[Any]:
@@ -184,7 +188,7 @@ def reward_column(reward: Reward) -> Any:
 
 def to_column(value: Any) -> Any:
     """A number, or several of them, as SQLite keeps it."""
-    return msgspec.json.encode(value).decode() if isinstance(value, list | dict) else value
+    return _encode(value).decode() if isinstance(value, list | dict) else value
 
 
 # from the store
@@ -209,12 +213,14 @@ def total_from(kept: Kept) -> bytes:
 
 
 def decision_from(kept: Kept) -> DecisionRow:
-    row: DecisionRow = _checked(DecisionRow, kept, "decision", name=3, start=1)
-    values: list[Any] = list(row)
-    values[_ACTION + 1] = msgspec.json.decode(values[_ACTION + 1])
+    *values, crc = kept
+    if crc != checksum(_covered(DecisionRow, values[1:])):
+        raise damaged(f"decision {values[3]!r}")
+    values[_ACTION + 1] = _decode(values[_ACTION + 1])
     for column in _LISTS:
-        values[column + 1] = _from_column(values[column + 1])
-    return DecisionRow(*values)
+        if type(values[column + 1]) is str:
+            values[column + 1] = _decode(values[column + 1])
+    return DecisionRow._make(values)
 
 
 def reward_from(kept: Kept) -> RewardRow:
@@ -264,7 +270,7 @@ def counts_of(values: Sequence[Any]) -> tuple[Bucket, Counts]:
 
 
 def _from_column(value: Any) -> Any:
-    return msgspec.json.decode(value) if isinstance(value, str) else value
+    return _decode(value) if isinstance(value, str) else value
 
 
 def text_of(value: int) -> str:

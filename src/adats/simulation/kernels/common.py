@@ -58,3 +58,24 @@ def pick_by_logs(logs: FloatArray, weights: FloatArray, point: float) -> int:
     for j in range(logs.size):
         weights[j] = math.exp(logs[j] - top)
     return pick(weights, point)
+
+
+@compiled
+def poisson(mean: float, point: float) -> float:
+    """The smallest count whose distribution function reaches the point."""
+    count = max(0.0, math.floor(mean - 12.0 * math.sqrt(mean) - 12.0))
+    mass = math.exp(count * math.log(mean) - mean - math.lgamma(count + 1.0))
+    total = mass
+    while total < point and (mass > 0.0 or count < mean):
+        count += 1.0
+        mass *= mean / count
+        total += mass
+    return count
+
+
+@compiled
+def reward(counts: bool, mean: float, point: float) -> float:
+    """A count, or 0 or 1, of this mean: that at which its chances reach the point."""
+    if counts:
+        return poisson(mean, point)
+    return 1.0 if point < mean else 0.0

@@ -14,11 +14,10 @@ from adats.models import BeliefMixture, GaussianArms, GaussianMeta, LinearStats,
 from adats.models.core.stats import ArmStats
 from adats.models.core.types import FloatArray, Rng
 from adats.simulation.kernels import gaussian
-from adats.simulation.kernels.common import World, compiled, count_reward, pick_by_logs
+from adats.simulation.kernels.common import World, compiled, count_reward, pick_by_logs, reward
 from adats.simulation.kernels.gaussian import posterior
 from adats.simulation.kernels.latent_sites import derivatives
 from adats.simulation.kernels.linear import add_outer, dot, draw, rank_one, scores
-from adats.simulation.kernels.mixture import poisson
 from adats.simulation.kernels.registry import TS, LoopInput
 
 if TYPE_CHECKING:
@@ -109,10 +108,8 @@ def linear_ensemble_task(
             arm = int(values.argmax())
         if link == NO_LINK:
             y = means[arm] + sigma * draws[t]
-        elif link == LOG:
-            y = poisson(means[arm], draws[t])
         else:
-            y = 1.0 if draws[t] < means[arm] else 0.0
+            y = reward(link == LOG, means[arm], draws[t])
         z[:dim], z[dim] = across[:, arm], y
         add_outer(moments, z, 1.0)
         for j in range(models):

@@ -18,11 +18,11 @@ from adats.simulation.kernels.common import (
     count_reward,
     fresh,
     pick_by_logs,
+    reward,
 )
 from adats.simulation.kernels.factors import candidates_of, draw, narrow, variances
 from adats.simulation.kernels.indices import level_of
 from adats.simulation.kernels.latent_sites import derivatives, expected, site
-from adats.simulation.kernels.mixture import poisson
 from adats.simulation.kernels.registry import FAR as FAR_SIGHTED
 from adats.simulation.kernels.registry import GREEDY, TS, LoopInput
 
@@ -112,11 +112,9 @@ def latent_task(
         else:
             apart(logs, weights, mean, upper, etas, spreads)
             arm = index_arm(number, levels[t], rounds - t, counted, counts, weights, etas, spreads)
+        y = reward(counts, theta[arm], draws[t])
         if counts:
-            y = poisson(theta[arm], draws[t])
             table[3, arm] += math.lgamma(y + 1.0)
-        else:
-            y = 1.0 if draws[t] < theta[arm] else 0.0
         count_reward(table, arm, y)
         doubled = (t + 1) & t == 0 or t == 2  # as `doublings` has it
         for j in range(candidates):

@@ -16,12 +16,11 @@ from adats.models.latent.row_belief import LatentRows
 from adats.models.latent.row_meta import LatentLinearMeta
 from adats.models.latent.row_stats import RowSites
 from adats.models.latent.sites import LEAST_VARIANCE
-from adats.simulation.kernels.common import Policy, World, compiled, fresh, pick_by_logs
+from adats.simulation.kernels.common import Policy, World, compiled, fresh, pick_by_logs, reward
 from adats.simulation.kernels.factors import candidates_of, draw, factorised, narrow
 from adats.simulation.kernels.latent import greedy_arm, index_arm, normalise
 from adats.simulation.kernels.latent_sites import derivatives, site
 from adats.simulation.kernels.linear import dot
-from adats.simulation.kernels.mixture import poisson
 from adats.simulation.kernels.registry import FAR, GREEDY, TS, LoopInput
 
 if TYPE_CHECKING:
@@ -149,11 +148,9 @@ def row_task(
                 )
         place = arm if fixed else t
         rows[place] = shown[arm]
+        y = reward(counts, rates[arm], draws[t])
         if counts:
-            y = poisson(rates[arm], draws[t])
             table[2, place] += math.lgamma(y + 1.0)
-        else:
-            y = 1.0 if draws[t] < rates[arm] else 0.0
         table[0, place] += 1.0
         table[1, place] += y
         doubled = (t + 1) & t == 0 or t == 2  # as `doublings` has it

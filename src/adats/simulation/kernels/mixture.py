@@ -8,7 +8,7 @@ import numpy as np
 from adats.models import ArmStats, MixtureArms
 from adats.models.core.product import ProductArms
 from adats.models.core.types import FloatArray, IntArray, Rng
-from adats.simulation.kernels.common import World, compiled, count_reward, fresh, pick
+from adats.simulation.kernels.common import World, compiled, count_reward, fresh, pick, reward
 from adats.simulation.kernels.registry import TS, LoopInput
 
 if TYPE_CHECKING:
@@ -57,11 +57,9 @@ def mixture_task(
                 arm = untied(values, picks, candidates, table, rng)
         pulls, total = table[0, arm], table[1, arm]
         g = arm if groups > 1 else 0
+        y = reward(counts, theta[arm], draws[t])
         if counts:
-            y = poisson(theta[arm], draws[t])
             table[3, arm] += math.lgamma(y + 1.0)
-        else:
-            y = 1.0 if draws[t] < theta[arm] else 0.0
         if groups and counts:
             top = -np.inf
             logs = np.empty(size)
@@ -104,19 +102,6 @@ def untied(
                 if far > furthest:
                     arm, furthest = k, far
     return arm
-
-
-@compiled
-def poisson(mean: float, point: float) -> float:
-    """The smallest count whose distribution function reaches the point."""
-    count = max(0.0, math.floor(mean - 12.0 * math.sqrt(mean) - 12.0))
-    mass = math.exp(count * math.log(mean) - mean - math.lgamma(count + 1.0))
-    total = mass
-    while total < point and (mass > 0.0 or count < mean):
-        count += 1.0
-        mass *= mean / count
-        total += mass
-    return count
 
 
 def play(problem: "MixtureProblem", task: LoopInput) -> ArmStats | None:  # noqa: ARG001

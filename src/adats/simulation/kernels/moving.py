@@ -71,13 +71,9 @@ def _moving_world(task: LoopInput) -> World:
     return fresh(rows)[0], first, draws, regret, actions
 
 
-def _served(task: LoopInput) -> bool:
-    return task.policy.delay == 0 and task.policy.rule is None
-
-
 def play(problem: object, task: LoopInput) -> ArmStats | None:  # noqa: ARG001
     """A task with a prior that stays."""
-    if not _served(task):
+    if task.policy.delay or task.policy.rule is not None:
         return None
     belief, nothing = task.prior, np.zeros(task.prior.mean.size)
     prior = fresh(belief.mean, nothing, nothing, nothing, belief.scale**2, belief.noise**2)
@@ -85,10 +81,8 @@ def play(problem: object, task: LoopInput) -> ArmStats | None:  # noqa: ARG001
     return ArmStats(moving_task(task.policy.fields(), prior, NOTHING_AGES, world, task.rng))
 
 
-def aged(task: LoopInput, meta: GaussianMeta, factors: tuple[float, float]) -> ArmStats | None:
+def aged(task: LoopInput, meta: GaussianMeta, factors: tuple[float, float]) -> ArmStats:
     """A task whose prior is what `meta` has left of what other tasks taught."""
-    if not _served(task):
-        return None
     (m, h, _), scales = meta.total.value().reshape(3, -1), meta.scales
     prior = fresh(
         scales.meta_mean, scales.meta_variance, m, h, scales.task_variance, scales.noise**2

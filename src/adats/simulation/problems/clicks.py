@@ -109,7 +109,7 @@ class ClicksProblem(LatentClicks[LatentMeta]):
         return level_prior(
             range(self.arms),
             self.rewards,
-            task_scales=[self.task_scale],
+            task_scales={self.task_scale: 1.0},
             level_scales=[self.level_scale],
             arm_scale=self.arm_scale,
         )
