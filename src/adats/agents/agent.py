@@ -17,7 +17,6 @@ from adats.agents import agent_files, decision_numbers
 from adats.agents.agent_files import AgentState
 from adats.agents.aging import (
     CLOCKS,
-    LIGHT,
     NEVER,
     aging_of,
     checked_clock,
@@ -32,6 +31,7 @@ from adats.agents.decision_numbers import OF_A_BATCH
 from adats.agents.oracles import Oracle
 from adats.agents.policies import Policy
 from adats.agents.prior_source import Drawn, Fixed, Known, Marginal, PriorSource
+from adats.agents.renewals import Renewals
 from adats.agents.steps import make_setup
 from adats.agents.task_columns import ColumnBook
 from adats.agents.task_state import DictBook, TaskState, task_name
@@ -150,8 +150,7 @@ class Agent(BatchVerbs):
         self._said_one_by_one = False
         # the last decisions of `ask` that got a reward; a dict would be slow to find the first
         self._told: OrderedDict[Any, None] = OrderedDict()
-        self._stale: list[Task] | None = None  # to be brought up to date; None: not known
-        self._turns: OrderedDict[Task, None] = OrderedDict.fromkeys(state.turns)
+        self._renewals = Renewals(state.turns)
         self._kept: dict[Task, TaskState | None] | None = None  # for a batch that fails to put back
         self._blank = self._setup.new_state(self._meta)  # of a task of which nothing is known
 
@@ -240,7 +239,7 @@ class Agent(BatchVerbs):
             *counts,
             self._time,
             self._clock,
-            tuple(self._turns),
+            tuple(self._renewals.turns),
             copy(self._detector),
         )
 
@@ -385,8 +384,7 @@ class Agent(BatchVerbs):
         if moment is not None:
             self._time = max(self._time, moment)
             if meta.RENEWS:
-                self._turns[task] = None
-                self._turns.move_to_end(task)
+                self._renewals.told(task)
         self._book.put(task, state)
         if counts is not None:
             self._rewarded = decision_numbers.with_rewards(self._rewarded, counts)
@@ -414,14 +412,11 @@ class Agent(BatchVerbs):
     def _go_on_with(self, meta: MetaBelief) -> None:
         """What all tasks have taught now; the next stale ones are brought up to date."""
         if meta.generation != self._meta.generation:
-            self._stale = None
+            self._renewals.look_again()
         self._meta = meta
         if not meta.generation:
             return
-        most = meta.renewals(1)
-        stale = (
-            self._stale_of(meta, most) if self._setup.aging is None else self._in_turn(meta, most)
-        )
+        stale = self._renewals.next(self._setup, meta, self._book, self._time)
         if not stale:
             return
         if self._kept is not None:
@@ -429,35 +424,6 @@ class Agent(BatchVerbs):
         states, self._meta = self._setup.renew(meta, list(stale.values()), self._time)
         for task, state in zip(stale, states, strict=True):
             self._book.put(task, state)
-
-    def _stale_of(self, meta: MetaBelief, most: int) -> dict[Task, TaskState]:
-        """Tasks that had better be digested anew, of a list that is made once a generation."""
-        if self._stale is None:
-            self._stale = self._book.stale(meta)
-            self._stale.reverse()
-        found: dict[Task, TaskState] = {}
-        while self._stale and len(found) < most:
-            task = self._stale.pop()
-            state = self._book.get(task)
-            if state is not None and meta.is_stale(state.stats):
-                found[task] = state
-        return found
-
-    def _in_turn(self, meta: MetaBelief, most: int) -> dict[Task, TaskState]:
-        """The same where tasks lose weight: no list of all, for generations may be short, but the
-        order in which those that still weigh something were digested."""
-        found: dict[Task, TaskState] = {}
-        while len(found) < min(most, len(self._turns)):
-            task = next(iter(self._turns))
-            state = self._book.get(task)
-            if state is None or self._setup.weight(state, self._time) < LIGHT:
-                del self._turns[task]
-            elif meta.is_stale(state.stats):
-                self._turns.move_to_end(task)
-                found[task] = state
-            else:
-                break
-        return found
 
     # lifecycle
 
