@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from adats.models.core import checks
 from adats.models.core.errors import InvalidValue
-from adats.models.core.frozen import FieldOf, evolve, fill, put, unchecked
+from adats.models.core.frozen import FieldOf, fill, put, unchecked
 from adats.models.core.linalg import part_of
 from adats.models.core.many import summed
 from adats.models.core.meta import MetaBase
@@ -249,8 +249,8 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
         if weight is not None:
             m, h, grown, base, fit = arm_digest(*stats.table, *self.scales.constants)
             message = np.concatenate([m, h, -0.5 * (base + np.log(grown) + fit)])
-            total = self.total.swap(weight * old.message, message)
-            return GaussianDigest(stats, message, 1.0 / grown), evolve(self, total=total)
+            more = self.absorb(message - weight * old.message)
+            return GaussianDigest(stats, message, 1.0 / grown), more
         scales = self.scales
         arms = scales.meta_mean.size
         message, keep = old.message.copy(), old.keep.copy()
