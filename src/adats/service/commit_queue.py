@@ -255,9 +255,10 @@ class CommitQueue:
                     self._sync_thread, _timed, self.engine.store.sync
                 )
                 self._sync_time = (self._sync_time + seconds) / 2
-            except Exception as found:
+            except Exception as found:  # what was saved since builds on what may be lost
                 log.error("the store cannot be used: %s", found)
                 error = self.trouble = self._not_synced = found
+                groups, self._saved = groups + self._saved, []
             answered = 0
             for group in groups:
                 group.reply(error)
