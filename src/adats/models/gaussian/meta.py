@@ -10,14 +10,14 @@ from numpy.typing import ArrayLike
 
 from adats.models.core import checks
 from adats.models.core.errors import InvalidValue
-from adats.models.core.frozen import FieldOf, evolve, fill, put, unchecked
+from adats.models.core.frozen import FieldOf, fill, put, unchecked
 from adats.models.core.linalg import part_of
 from adats.models.core.many import summed
 from adats.models.core.meta import MetaBase
 from adats.models.core.names import arm_names, grown_names, no_design
 from adats.models.core.registry import register
 from adats.models.core.stats import ArmStats
-from adats.models.core.sums import Sum, two_sum
+from adats.models.core.sums import Sum, swapped
 from adats.models.core.types import Arm, Design, FloatArray, JsonDict, N, Rng
 from adats.models.gaussian.belief import LOG_2PI, GaussianArms
 
@@ -244,35 +244,41 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
         *,
         weight: float | None = None,
     ) -> tuple[GaussianDigest, Self]:
-        """Only the arms that changed are worked out, with plain floats, which is fastest; or all of
-        them together if all have lost weight."""
-        if weight is not None:
-            m, h, grown, base, fit = arm_digest(*stats.table, *self.scales.constants)
-            message = np.concatenate([m, h, -0.5 * (base + np.log(grown) + fit)])
-            total = self.total.swap(weight * old.message, message)
-            return GaussianDigest(stats, message, 1.0 / grown), evolve(self, total=total)
+        """All arms together, if all have lost weight."""
+        if weight is None:
+            (digest,), meta = self.replace_tasks([(old, stats, changed)])
+            return digest, meta
+        m, h, grown, base, fit = arm_digest(*stats.table, *self.scales.constants)
+        message = np.concatenate([m, h, -0.5 * (base + np.log(grown) + fit)])
+        more = self.absorb(message - weight * old.message)
+        return GaussianDigest(stats, message, 1.0 / grown), more
+
+    def replace_tasks(
+        self, changes: Sequence[tuple[GaussianDigest, ArmStats, Iterable[int]]]
+    ) -> tuple[list[GaussianDigest], Self]:
+        """Only the arms that changed are worked out, with plain floats, which is fastest."""
+        if not changes:
+            return [], self
         scales = self.scales
         arms = scales.meta_mean.size
-        message, keep = old.message.copy(), old.keep.copy()
         high, low = self.total.high.copy(), self.total.low.copy()
         mean, variance = self._mu
         mean, variance = mean.copy(), variance.copy()
-        for i in changed:
-            of_arm = scales.of_arm[i]
-            *parts, keep[i] = arm_message(*stats.table[:, i].tolist(), *of_arm)
-            sums = []
-            for k, new in zip((i, arms + i, 2 * arms + i), parts, strict=True):
-                value, lost = two_sum(high.item(k), new)
-                value, more = two_sum(value, -message.item(k))
-                high[k], low[k] = value, (rest := low.item(k) + (lost + more))
-                message[k] = new
-                sums.append(value + rest)
-            width = scales.meta_variance.item(i)
-            mean[i], variance[i] = meta_posterior(of_arm[0], width, sums[0], sums[1])
-        return (
-            GaussianDigest(stats, message, keep),
-            self.with_sum(Sum(high, low), mean, variance),
-        )
+        digests = []
+        for old, stats, changed in changes:
+            message, keep = old.message.copy(), old.keep.copy()
+            for i in changed:
+                of_arm = scales.of_arm[i]
+                *parts, keep[i] = arm_message(*stats.table[:, i].tolist(), *of_arm)
+                sums = []
+                for k, new in zip((i, arms + i, 2 * arms + i), parts, strict=True):
+                    value, rest = swapped(high.item(k), low.item(k), message.item(k), new)
+                    high[k], low[k], message[k] = value, rest, new
+                    sums.append(value + rest)
+                width = scales.meta_variance.item(i)
+                mean[i], variance[i] = meta_posterior(of_arm[0], width, sums[0], sums[1])
+            digests.append(GaussianDigest(stats, message, keep))
+        return digests, self.with_sum(Sum(high, low), mean, variance)
 
     def log_evidence(self) -> float:
         """Log density of all absorbed rewards, mu integrated out."""
