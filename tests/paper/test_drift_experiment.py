@@ -1,6 +1,7 @@
 """`adats reproduce drift`: what it runs, what it writes, and how its claims are judged."""
 
 import json
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from matplotlib.text import Text
 from pyarrow import parquet
 
+import adats
 from adats.paper.experiments import EXPERIMENTS, reproduce, total_steps
 from adats.paper.experiments.claims import judge
 from adats.paper.experiments.drift import DRIFT
@@ -30,11 +32,24 @@ from adats.paper.experiments.drift_claims import (
     regret_of,
     rivals,
 )
+from adats.paper.experiments.drift_detector import (
+    DETECTOR,
+    KINDS,
+    SHIFTED,
+    WHAT,
+    WatchedOutcome,
+    delay,
+    delays,
+    false_alarms,
+    share_found,
+    watched,
+)
 from adats.paper.experiments.drift_report import best_rival, ratios_figure
 from adats.paper.experiments.panels import of_part, run_panel
 from adats.paper.experiments.spec import RunRequest
 from adats.plots import rendered
 from adats.simulation.memory import Decay, HalfLives
+from adats.simulation.problems.problem import instances_of
 from report_files import contents
 
 RUNS = 4
@@ -42,8 +57,8 @@ OPTIONS = {"runs": RUNS, "seed": 5, "workers": 1, "engine": "local"}
 
 
 def short(panel):
-    """The panel with few tasks, of few rounds."""
-    return replace(panel, rounds=20)
+    """The panel with few rounds."""
+    return replace(panel, rounds=20, one_run_in=1)
 
 
 SHORT = replace(DRIFT, panels=tuple(short(panel) for panel in DRIFT.panels))
@@ -66,11 +81,12 @@ def written(tmp_path_factory):
 
 def test_what_is_run():
     assert EXPERIMENTS["drift"] is DRIFT
-    assert total_steps("drift") == 8 * 2000
-    assert total_steps("drift", quick=True) == 8 * 50
-    panels = DRIFT.panels
+    assert total_steps("drift") == 8 * 2000 + 2 * (1000 + 200 + 50)
+    assert total_steps("drift", quick=True) == 8 * 50 + 2 * (25 + 5 + 2)
+    panels = DRIFT.panels[:8]
     assert [p.part for p in panels] == [STILL, STILL, MU, THETA, THETA, WALK, WALK, SEASONS]
-    assert len({p.label for p in panels}) == len(panels)
+    assert [p.part for p in DRIFT.panels[8:]] == [DETECTOR] * 3
+    assert len({p.label for p in DRIFT.panels}) == len(DRIFT.panels)
     for panel in panels:
         problem = panel.problem()
         assert REFERENCE[panel.part] in panel.agents
@@ -86,7 +102,7 @@ def test_what_is_run():
 
 
 def test_rivals_are_the_rules_of_bayesianbandits():
-    for panel in DRIFT.panels:
+    for panel in DRIFT.panels[:8]:
         known = [a for a in panel.agents.values() if getattr(a, "memory", None)]
         rules = [a.memory for a in known if isinstance(a.memory, Decay)]
         assert len(rules) == (0 if panel.part == STILL else 6)
@@ -110,7 +126,8 @@ def test_files_are_those_that_it_names(written):
         assert (out / name).read_bytes().startswith(b"\x89PNG")
         assert f"]({name})" in text
     for panel in DRIFT.panels:
-        assert f"### {panel.label}" in text
+        assert (f"### {panel.label}" in text) == (panel.part != DETECTOR)
+        assert f"| {panel.label} |" in text
     claims = json.loads((out / "report.json").read_bytes())["claims"]
     assert [claim["claim"] for claim in claims] == [claim.text for claim in CLAIMS]
 
@@ -119,8 +136,9 @@ def test_tables_are_what_the_records_say(written):
     out, text = written
     records = parquet.read_table(out / "records.parquet").to_pandas()
     assert list(records) == ["panel", "run", "agent", "regret", "judged"]
-    assert len(records) == RUNS * sum(len(panel.agents) for panel in DRIFT.panels)
-    for panel in DRIFT.panels:
+    compared = DRIFT.panels[:8]
+    assert len(records) == RUNS * sum(len(panel.agents) for panel in compared)
+    for panel in compared:
         mine = records[records["panel"] == panel.label].pivot(index="run", columns="agent")
         judged, section = mine["judged"], text.split(f"### {panel.label}\n")[1].split("\n\n")[1]
         for row in section.splitlines()[2:]:
@@ -143,7 +161,7 @@ def test_each_claim_measures_what_it_says(outcomes):
     """As many measures as panels, times rivals where there are some."""
     judged = judge(CLAIMS, outcomes)
     counts = [len(one.measures) for one in judged]
-    assert counts == [2, 2, 1, 1, 1, 2, 2, 2, 2, 15, 15, 1]
+    assert counts == [2, 2, 1, 1, 1, 2, 2, 2, 2, 15, 15, 1, 2, 1]
     first = judged[0].measures[0]
     still = of_part(STILL, outcomes)[0]
     assert first.value == pytest.approx(
@@ -158,8 +176,49 @@ def test_each_claim_measures_what_it_says(outcomes):
     }
 
 
+def test_the_detector_is_told_what_the_runs_saw():
+    """By the library's own agent, which was in the run."""
+    for panel in DRIFT.panels[8:]:
+        panel = replace(panel, rounds=60, one_run_in=1)
+        problem = panel.problem()
+        (o,) = [
+            watched(run_panel(panel, problem, **OPTIONS | {"runs": 2}), problem, lambda _: None)
+        ]
+        assert o.found.shape == (2, 2, 2)
+        late, alarms = o.found[..., 0], o.found[..., 1]  # a warning is never later
+        assert ((alarms == 0) | ((late > 0) & (late <= alarms))).all()
+        rng = np.random.default_rng(np.random.SeedSequence(OPTIONS["seed"], spawn_key=(1, 0)))
+        tasks = instances_of(problem, problem.start(rng), panel.tasks, panel.rounds, rng)
+        agent = adats.AdaTS(problem.meta(), seed=3, detect_changes=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for s, one in enumerate(tasks):
+                for t, arm in enumerate(o.result.actions[0, 1, s].tolist()):
+                    reward = float(one.theta[t, arm] + one.draws[t])
+                    agent.tell(task=s, action=arm, reward=reward)
+        last = {(change.what, change.kind): change.tasks for change in agent.changes}
+        for (what, kind), task in last.items():
+            assert o.found[1, WHAT.index(what), KINDS.index(kind)] == task
+
+
+def test_delays_and_shares():
+    """Of four runs: at once, after three tasks, before the shift, and never."""
+    found = np.zeros((4, 2, 2), dtype=np.intp)
+    found[:, 0, 1] = [SHIFTED + 1, SHIFTED + 3, 5, 0]
+    (panel,) = [p for p in DRIFT.panels if p.part == DETECTOR and p.rounds == 200]
+    o = run_panel(replace(panel, rounds=1, one_run_in=1), panel.problem(), **OPTIONS)
+    o = WatchedOutcome(o.panel, o.result, o.at, o.mean, o.se, found)
+    np.testing.assert_array_equal(delays(o, "alarm"), [1, 3, 40, 40])
+    share, error = share_found(o, ("prior", "tasks"), "alarm")
+    assert share == 0.75
+    assert error == pytest.approx(np.sqrt((4 / 6) * (2 / 6) / 6))
+    (measure,) = delay([o])
+    assert measure.value == 21
+    assert list(false_alarms([o])) == []
+
+
 def test_the_best_rival_is_the_one_with_the_least_regret(outcomes):
-    for o in outcomes:
+    for o in outcomes[:8]:
         for place in ("a task", "all tasks"):
             if rivals(o, place):
                 least = min(regret_of(o, agent).mean() for agent in rivals(o, place))

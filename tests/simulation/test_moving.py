@@ -97,6 +97,15 @@ def test_jumps_draw_anew():
     assert (z(before * after, 0.0) < 4).all()
 
 
+@pytest.mark.statistical
+def test_a_shift_is_up_or_down_in_every_arm():
+    _, mu = drawn(MovingProblem(arms=2, mu_jumps=(2,), mu_jump=0.3), runs=1000)
+    shift = mu[:, 2] - mu[:, 1]
+    np.testing.assert_allclose(abs(shift), 0.3)
+    assert (z(shift, 0.0) < 4).all()
+    assert z(shift[:, :1] * shift[:, 1:], 0.0) < 4
+
+
 def test_seasons_come_back_and_arms_have_their_own():
     problem = MovingProblem(arms=4, season=0.5, period=20.0)
     added = problem.season_at(np.arange(40))
@@ -137,6 +146,7 @@ def test_oracle_ts_is_told_where_mu_is():
         ({"theta_jumps": (2.5,)}, "theta_jumps must be a whole number"),
         ({"mu_step": -1.0}, "mu_step must not be negative"),
         ({"theta_step": np.nan}, "theta_step must be finite"),
+        ({"mu_jump": math.inf}, "mu_jump must be finite"),
         ({"period": 0.0}, "period must be positive"),
         ({"task_cov": np.eye(2)}, "not covariances"),
     ],

@@ -113,18 +113,17 @@ def test_tuning_finds_a_policy_with_less_regret_and_no_heavier_tail():
 
 @pytest.mark.usefixtures("few_runs")
 def test_where_no_index_has_a_light_tail_it_is_thompson_sampling(monkeypatch):
-    monkeypatch.setattr("adats.simulation.tuning.WIDTHS", (0.0,))
-    monkeypatch.setattr("adats.simulation.tuning.CAREFUL", FarSighted(width=0.0))
+    monkeypatch.setattr("adats.simulation.tuning.CANDIDATES", ((0.0, 0.0), (0.0, 1.0)))
     found = tune(GaussianProblem(3), tasks=5, rounds=60, seed=1, runs=200, seconds=UNHURRIED)
     assert found.policy == Thompson()
-    assert len(found.candidates) == 5
+    assert len(found.candidates) == 3
 
 
 @pytest.mark.usefixtures("few_runs")
-@pytest.mark.parametrize("widths", [(1.1,), (0.0,)])
-def test_tuning_ends_when_its_time_is_over(widths, monkeypatch):
-    """One block of every stage is played; who is not in the last one goes by the third."""
-    monkeypatch.setattr("adats.simulation.tuning.WIDTHS", widths)
+@pytest.mark.parametrize("width", [1.1, 0.0])
+def test_tuning_ends_when_its_time_is_over(width, monkeypatch):
+    """One block of each stage is played; who is not in the second one goes by the first."""
+    monkeypatch.setattr("adats.simulation.tuning.CANDIDATES", ((width, 0.5), (width, 1.0)))
     problem = GaussianProblem(3)
     found = tune(problem, tasks=5, rounds=60, seed=1, runs=2000, seconds=1e-9)
     assert [one.runs for one in found.candidates[:2]] == [100, 100]

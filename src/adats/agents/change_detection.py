@@ -23,11 +23,11 @@ PRIOR, TASKS = "prior", "tasks"  # what may have changed: what tasks have in com
 WARNING, ALARM = "warning", "alarm"
 LIMITS = {  # of the evidence: false ones are at most as frequent as one in so many
     PRIOR: {WARNING: 500.0, ALARM: 5_000.0},  # tasks
-    TASKS: {WARNING: 1e5, ALARM: 1e6},  # rewards
+    TASKS: {WARNING: 2e5, ALARM: 2e6},  # rewards
 }
 FAR = 3.0  # normal scores beyond it are cut: outliers are no changes
 TOGETHER = 0.5  # part of a shift's variance that all arms have in common
-PRIOR_MEMORY, TASK_MEMORY = 4.0, 8.0  # what is remembered of shifts: so many tasks, or arms
+PRIOR_MEMORY, TASK_MEMORY = 6.0, 8.0  # what is remembered of shifts: so many tasks, or arms
 USUAL = 10.0  # rewards, or deviations of tasks, that are taken to have been as believed
 POINT = 1e-12  # steps below it are points
 
@@ -164,7 +164,8 @@ def watched(
         new = 0
     usual = (USUAL + watch.squares) / (USUAL + watch.rewards - watch.since)
     less = min(usual, 1.0)  # rewards with steps have normal scores that vary less
-    apart = (USUAL + watch.deviations) / (USUAL + watch.expected)
+    sure = watch.deviations - math.sqrt(2.0 * watch.expected)  # by a standard error or more
+    apart = (USUAL + sure) / (USUAL + watch.expected)
     temper = max(usual, apart, 1.0)  # to differ more than believed is no change
     score = normal_score(found.low, found.high)
     seen = score / math.sqrt(less)

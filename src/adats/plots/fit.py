@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from adats.models.core.types import FloatArray, IntArray
 from adats.plots import COLOURS, GREY, draw_grid, new_figure
@@ -53,9 +54,8 @@ def prior_figure(
         what = "prior of a new task: mean, 95 % interval"
         _intervals(axes, prior[:, :shown], np.arange(shown) + 0.4, "black", what)
         axes.set_xlim(*_range(prior[:, :shown], own[:, :shown], learned[:, :shown]))
+        _name_lanes(axes, np.arange(shown) + 0.1, [_short(name) for name in names[:shown]])
         axes.set_ylim(shown - 0.35, -0.55)
-        axes.set_yticks(np.arange(shown) + 0.1, [_short(name) for name in names[:shown]])
-        axes.tick_params(axis="y", length=0)
         axes.set_xlabel(label)
         _plain(axes, "x")
         _legend(figure, 3, handletextpad=0.3, markerscale=1.4)
@@ -69,6 +69,13 @@ def _intervals(axes: "Axes", ends: FloatArray, lanes: Any, colour: str, label: s
         mean, lanes, xerr=np.array([mean - low, high - mean]), fmt="o", color=colour,
         markersize=4.5, capsize=3, linewidth=1.4, label=label,
     )  # fmt: skip
+
+
+def _name_lanes(axes: "Axes", lanes: ArrayLike, names: Sequence[str]) -> None:
+    """From above, without ticks."""
+    axes.set_yticks(lanes, names)
+    axes.set_ylim(len(names) - 0.5, -0.6)
+    axes.tick_params(axis="y", length=0)
 
 
 def _legend(figure: "Figure", columns: int, **style: Any) -> None:
@@ -103,12 +110,10 @@ def saving_figure(savings: Mapping[str, tuple[float, float, float]]) -> "Figure"
             axes.annotate(
                 f"{value:.0f} %", (value, lane), (0, 8), textcoords="offset points", ha="center"
             )
-        axes.set_yticks(lanes, [f"against {name}" for name in savings])
-        axes.set_ylim(len(savings) - 0.5, -0.6)
+        _name_lanes(axes, lanes, [f"against {name}" for name in savings])
         ends = min(0.0, float(low.min())), max(0.0, float(high.max()))
         margin = 0.08 * (ends[1] - ends[0]) or 1.0
         axes.set_xlim(ends[0] - margin, ends[1] + margin)
-        axes.tick_params(axis="y", length=0)
         axes.set_xlabel("regret that sharing saves (below 0: the other saves), %; 90 % intervals")
         _plain(axes, "x")
     return figure
@@ -131,9 +136,7 @@ def task_figure(
         axes.scatter(raw[known], lanes[known] - 0.18, s=24, color=LIGHT, label="average")
         _intervals(axes, belief[:, :shown], lanes, SHARED, "belief: mean, 95 % interval")
         text = [f"{_short(n)} ({p:,.0f})" for n, p in zip(names, pulls, strict=False)]
-        axes.set_yticks(lanes, text[:shown])
-        axes.set_ylim(shown - 0.5, -0.6)
-        axes.tick_params(axis="y", length=0)
+        _name_lanes(axes, lanes, text[:shown])
         axes.set_xlabel(f"mean reward; {title}, pulls in brackets")
         _plain(axes, "x")
         _legend(figure, 2)
@@ -149,9 +152,7 @@ def compare_figure(names: Sequence[str], priors: Mapping[str, FloatArray]) -> "F
         for i, (name, ends) in enumerate(priors.items()):
             lanes = np.arange(shown) + 0.24 * (i - (len(priors) - 1) / 2)
             _intervals(axes, ends[:, :shown], lanes, colours[i % len(colours)], name)
-        axes.set_yticks(np.arange(shown), [_short(name) for name in names[:shown]])
-        axes.set_ylim(shown - 0.5, -0.6)
-        axes.tick_params(axis="y", length=0)
+        _name_lanes(axes, np.arange(shown), [_short(name) for name in names[:shown]])
         axes.set_xlabel("mean reward of a new task: mean, 95 % interval")
         _plain(axes, "x")
         _legend(figure, len(priors))

@@ -173,10 +173,15 @@ class CommitQueue:
     async def _let_others_first(self) -> None:
         """Clients that were just answered will ask again: who has had more time waits for them."""
         job, owner = self._waiting.first(), self._last_short
-        while owner is not None and self._waiting.has_had_more(job.owner, owner):
-            on_disk, one_more = self._on_disk, len(self._waiting) + 1
-            arrived = await self._wait(one_more, math.inf if on_disk else ANSWER_TIME)
-            if not (arrived or on_disk) or self._waiting.first() is not job:
+        while (
+            owner is not None
+            and self._waiting.first() is job
+            and self._waiting.has_had_more(job.owner, owner)
+        ):
+            one_more = len(self._waiting) + 1
+            if self._on_disk:  # they are not answered yet
+                await self._wait(one_more)
+            elif not await self._wait(one_more, ANSWER_TIME):
                 return
 
     async def _gather(self) -> None:

@@ -90,10 +90,13 @@ class FairQueue(Generic[T]):
         return self.pop_while(lambda _: True, 1)[0]
 
     def pop_while(self, wanted: Callable[[T], bool], most: int) -> list[T]:
-        """Of who is next, what is wanted, up to the first that is not."""
+        """Of who is next, what is wanted, up to the first that is not. If nothing is, it is still
+        the turn of who was last."""
+        if not wanted(self.first()):
+            return []
         line = self._tenants.take()
         things = line.take()
-        found: list[T] = []
+        found = [things.popleft()]
         while things and len(found) < most and wanted(things[0]):
             found.append(things.popleft())
         if not things:

@@ -1,4 +1,7 @@
-"""Tuning by simulation: how wide the far-sighted index should be, and how far it should look."""
+"""Tuning by simulation: how wide the far-sighted index should be, and how far it should look.
+
+The wider it is, the less far it should look: candidates lie along that line.
+"""
 
 import itertools
 import time
@@ -14,17 +17,17 @@ from adats.simulation.learners import Learner
 from adats.simulation.problems import Problem
 from adats.simulation.simulate import simulate
 
-WIDTHS = (0.9, 1.0, 1.1, 1.2, 1.35)
-AHEAD = (0.1, 0.2, 0.4, 1.0)
+CANDIDATES = (  # width, ahead; with 1.1 and 1 it is the index as it is, whose tail is light
+    (0.9, 1.0), (1.0, 0.5), (1.0, 1.0), (1.1, 0.3), (1.1, 0.5), (1.1, 1.0),
+    (1.2, 0.2), (1.2, 0.3), (1.35, 0.1), (1.35, 0.2), (1.5, 0.05),
+)  # fmt: skip
 TAIL = 0.99  # of runs: what the rest exceeds is compared
 LEAST_RUNS = 10_000  # for that: a hundred of them are beyond it
-STAGES = ((50, 8), (25, 4))  # of so many runs one is played, and so many candidates go on
-TAILS = 5  # of so many runs one, for tails of those that are left
+FIRST = 5  # of so many runs one is played by all candidates
 NEARLY = 1.1  # times the tail of Thompson sampling: it may be chance where runs are few
-SHARES = (0.1, 0.25, 0.5, 1.0)  # of the time, when each stage has to end
+SHARES = (0.5, 1.0)  # of the time, when each stage has to end
 BLOCKS = 20  # of runs in a stage: it can end after each
 SECONDS = 60.0
-CAREFUL = FarSighted()  # it goes on whatever it loses: its tail is light
 SAMPLED = "Thompson sampling"
 
 
@@ -58,12 +61,11 @@ def tune(
 ) -> Tuned:
     """The `width` and `ahead` of `FarSighted` with the least regret on a problem.
 
-    All candidates play a few runs, the best of them more, and the best of those, with the index as
-    it is, more again. Then they play all `runs`, one after another, until the 99th percentile of
-    one is not above that of Thompson sampling; if there is none, Thompson sampling is the answer.
-    After so many `seconds` it ends with the runs there are: `Candidate.runs` says how many. Only
-    then does the answer depend on more than the seed. `PriorProblem` makes a problem of a prior.
-    `progress` is told what is done, of how much.
+    All candidates play some of the runs. Then they play all `runs`, one after another from the best
+    on, until the 99th percentile of one is not above that of Thompson sampling; if there is none,
+    Thompson sampling is the answer. After so many `seconds` it ends with the runs there are:
+    `Candidate.runs` says how many. Only then does the answer depend on more than the seed.
+    `PriorProblem` makes a problem of a prior. `progress` is told what is done, of how much.
     """
     if checks.count_of("runs", runs) < LEAST_RUNS:
         raise ValueError(f"runs must be at least {LEAST_RUNS} to know a tail, got {runs}")
@@ -88,26 +90,22 @@ def tune(
             for name, lost in totals.items():
                 lost.append(found.total(name))
             if progress is not None:
-                progress(f"stage {stage} of 4: {len(policies)} policies", end, part)
+                progress(f"stage {stage} of 2: {len(policies)} policies", end, part)
         pairs = zip(policies, totals.values(), strict=True)
         return [_candidate(policy, np.concatenate(lost)) for policy, lost in pairs]
 
-    best: list[Policy] = [FarSighted(width=w, ahead=a) for w in WIDTHS for a in AHEAD]
-    for stage, (part, left) in enumerate(STAGES, 1):
-        ranked = sorted(play(best, runs // part, stage), key=lambda one: one.regret)
-        best = [one.policy for one in ranked[:left]]
-    careful = () if CAREFUL in best else (CAREFUL,)
-    sampled, *second = play([Thompson(), *best, *careful], runs // TAILS, 3)
+    indices = [FarSighted(width=width, ahead=ahead) for width, ahead in CANDIDATES]
+    sampled, *second = play([Thompson(), *indices], runs // FIRST, 1)
     second.sort(key=lambda one: (one.tail > NEARLY * sampled.tail, one.regret))
-    first, *table = play([Thompson(), second[0].policy], runs, 4)
+    first, *table = play([Thompson(), second[0].policy], runs, 2)
     safe = [one for one in table if one.tail <= first.tail]
     for one in second[1:]:
         if safe:
             break
-        if late(4):  # what is known of it must do
+        if late(2):  # what is known of it must do
             table, limit = [*table, one], sampled.tail
         else:
-            table, limit = table + play([one.policy], runs, 4), first.tail
+            table, limit = table + play([one.policy], runs, 2), first.tail
         safe = [found for found in table[-1:] if found.tail <= limit]
     return Tuned(safe[0].policy if safe else first.policy, (first, *table))
 

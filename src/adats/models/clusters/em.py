@@ -29,32 +29,35 @@ def learn_components(components: Sequence[MetaBelief], tasks: Tasks) -> tuple[Me
     if not tasks:
         return tuple(fresh)
     messages = [
-        [component.digest(stats, design=phi).message for stats, phi in tasks] for component in fresh
+        np.array([component.digest(stats, design=phi).message for stats, phi in tasks])
+        for component in fresh
     ]
-    told = [np.array(rows) for rows in messages]
     starts = [list(components)]
     for first in np.unique(np.linspace(0, len(tasks) - 1, STARTS).astype(int)).tolist():
-        starts.append(_seeded(fresh, told, tasks, first))
-    found = [_climb(fresh, told, tasks, start) for start in starts]
+        starts.append(_seeded(fresh, messages, tasks, first))
+    found = [_climb(fresh, messages, tasks, start) for start in starts]
     return max(found, key=lambda pair: pair[0])[1]
 
 
 def _seeded(
-    fresh: Sequence[MetaBelief], told: Sequence[FloatArray], tasks: Tasks, first: int
+    fresh: Sequence[MetaBelief], messages: Sequence[FloatArray], tasks: Tasks, first: int
 ) -> list[MetaBelief]:
     """Components that each know one task."""
     alone = _log_densities([fresh[0].task_prior], tasks)[:, 0]
     best = np.full(len(tasks), -np.inf)
     start: list[MetaBelief] = []
-    for component, messages in zip(fresh, told, strict=True):
+    for component, of_tasks in zip(fresh, messages, strict=True):
         chosen = int((best - alone).argmin()) if start else first
-        start.append(component.absorb(messages[chosen]))
+        start.append(component.absorb(of_tasks[chosen]))
         best = np.maximum(best, _log_densities([start[-1].task_prior], tasks)[:, 0])
     return start
 
 
 def _climb(
-    fresh: Sequence[MetaBelief], told: Sequence[FloatArray], tasks: Tasks, start: list[MetaBelief]
+    fresh: Sequence[MetaBelief],
+    messages: Sequence[FloatArray],
+    tasks: Tasks,
+    start: list[MetaBelief],
 ) -> tuple[float, tuple[MetaBelief, ...]]:
     """EM from one start: a lower bound on the log density of all rewards, and the components."""
     components, logs = tuple(start), np.full(len(fresh), -np.log(len(fresh)))
@@ -63,8 +66,8 @@ def _climb(
         priors = [_given_mean(component) for component in components]
         joint = logs + _log_densities(priors, tasks)
         before, chances = chances, softmax(joint, axis=1)
-        pairs = zip(fresh, told, chances.T, strict=True)
-        components = tuple(c.absorb(chance @ messages) for c, messages, chance in pairs)
+        pairs = zip(fresh, messages, chances.T, strict=True)
+        components = tuple(c.absorb(chance @ of_tasks) for c, of_tasks, chance in pairs)
         counts = chances.sum(axis=0) + 1.0
         logs = np.log(counts / counts.sum())
         if np.abs(chances - before).max() < CLOSE:

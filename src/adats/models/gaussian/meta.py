@@ -244,33 +244,41 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
         *,
         weight: float | None = None,
     ) -> tuple[GaussianDigest, Self]:
-        """Only the arms that changed are worked out, with plain floats, which is fastest; or all of
-        them together if all have lost weight."""
-        if weight is not None:
-            m, h, grown, base, fit = arm_digest(*stats.table, *self.scales.constants)
-            message = np.concatenate([m, h, -0.5 * (base + np.log(grown) + fit)])
-            more = self.absorb(message - weight * old.message)
-            return GaussianDigest(stats, message, 1.0 / grown), more
+        """All arms together, if all have lost weight."""
+        if weight is None:
+            (digest,), meta = self.replace_tasks([(old, stats, changed)])
+            return digest, meta
+        m, h, grown, base, fit = arm_digest(*stats.table, *self.scales.constants)
+        message = np.concatenate([m, h, -0.5 * (base + np.log(grown) + fit)])
+        more = self.absorb(message - weight * old.message)
+        return GaussianDigest(stats, message, 1.0 / grown), more
+
+    def replace_tasks(
+        self, changes: Sequence[tuple[GaussianDigest, ArmStats, Iterable[int]]]
+    ) -> tuple[list[GaussianDigest], Self]:
+        """Only the arms that changed are worked out, with plain floats, which is fastest."""
+        if not changes:
+            return [], self
         scales = self.scales
         arms = scales.meta_mean.size
-        message, keep = old.message.copy(), old.keep.copy()
         high, low = self.total.high.copy(), self.total.low.copy()
         mean, variance = self._mu
         mean, variance = mean.copy(), variance.copy()
-        for i in changed:
-            of_arm = scales.of_arm[i]
-            *parts, keep[i] = arm_message(*stats.table[:, i].tolist(), *of_arm)
-            sums = []
-            for k, new in zip((i, arms + i, 2 * arms + i), parts, strict=True):
-                value, rest = swapped(high.item(k), low.item(k), message.item(k), new)
-                high[k], low[k], message[k] = value, rest, new
-                sums.append(value + rest)
-            width = scales.meta_variance.item(i)
-            mean[i], variance[i] = meta_posterior(of_arm[0], width, sums[0], sums[1])
-        return (
-            GaussianDigest(stats, message, keep),
-            self.with_sum(Sum(high, low), mean, variance),
-        )
+        digests = []
+        for old, stats, changed in changes:
+            message, keep = old.message.copy(), old.keep.copy()
+            for i in changed:
+                of_arm = scales.of_arm[i]
+                *parts, keep[i] = arm_message(*stats.table[:, i].tolist(), *of_arm)
+                sums = []
+                for k, new in zip((i, arms + i, 2 * arms + i), parts, strict=True):
+                    value, rest = swapped(high.item(k), low.item(k), message.item(k), new)
+                    high[k], low[k], message[k] = value, rest, new
+                    sums.append(value + rest)
+                width = scales.meta_variance.item(i)
+                mean[i], variance[i] = meta_posterior(of_arm[0], width, sums[0], sums[1])
+            digests.append(GaussianDigest(stats, message, keep))
+        return digests, self.with_sum(Sum(high, low), mean, variance)
 
     def log_evidence(self) -> float:
         """Log density of all absorbed rewards, mu integrated out."""

@@ -19,10 +19,18 @@ from adats.paper.experiments.drift_claims import (
     TOLD,
     WALK,
 )
+from adats.paper.experiments.drift_detector import DETECTOR, SHIFTED, watched
 from adats.paper.experiments.panels import Outcome, Panel
 from adats.paper.experiments.records import curves
 from adats.paper.experiments.report_text import ReportParts
-from adats.paper.experiments.spec import Drawings, PanelExperiment, Tables
+from adats.paper.experiments.spec import (
+    Advance,
+    Drawings,
+    ExperimentPart,
+    PanelExperiment,
+    RunRequest,
+    Tables,
+)
 from adats.simulation.learners import Learner
 from adats.simulation.memory import Decay, ExactFilter, HalfLives, Rule, ToldChanges
 from adats.simulation.problems import MovingProblem
@@ -107,8 +115,40 @@ def _seasons(arms: int, period: int, rounds: int = 200) -> Panel:
     return _panel(SEASONS, title, agents, 40, rounds, **moves)
 
 
+def _watched(
+    title: str,
+    arms: int,
+    spread: float,
+    rounds: int,
+    one_run_in: int,
+    tasks: int = 40,
+    **moves: Any,
+) -> Panel:
+    """Runs of AdaTS that are told to the detector afterwards."""
+    problem = partial(MovingProblem, arms, meta_scale=1.0, task_scale=spread, **moves)
+    title = f"detector, {title}, K = {arms}, σ_0 = {spread:g}, {rounds} rounds"
+    options: Any = {"detail": "task", "record": True, "one_run_in": one_run_in}
+    return Panel(title, problem, ("ada-ts",), tasks, rounds, part=DETECTOR, **options)
+
+
+def _shifted(arms: int, spread: float, rounds: int, one_run_in: int) -> Panel:
+    moves: Any = {"mu_jumps": (SHIFTED,), "mu_jump": spread}
+    return _watched("μ_* shifts by σ_0", arms, spread, rounds, one_run_in, 3 * SHIFTED, **moves)
+
+
 class DriftExperiment(PanelExperiment):
-    """Several ways to move, each judged beside its own reference."""
+    """Several ways to move, each judged beside its own reference; and the detector."""
+
+    def steps(self, runs: int) -> int:
+        """Runs over all panels, those of the detector twice: played, and told to it."""
+        return sum(panel.total_runs(runs) * (1 + panel.record) for panel in self.panels)
+
+    def parts(self, request: RunRequest) -> list[ExperimentPart]:
+        plain = super().parts(request)
+        return [
+            ExperimentPart(part.label, partial(_told, part, panel)) if panel.record else part
+            for panel, part in zip(self.panels, plain, strict=True)
+        ]
 
     def figures(self) -> Drawings:
         return {"drift": drift_report.ratios_figure, "jump": drift_report.jump_figure}
@@ -120,6 +160,10 @@ class DriftExperiment(PanelExperiment):
         return drift_report.report_parts(self.about, outcomes)
 
 
+def _told(part: ExperimentPart, panel: Panel, advance: Advance) -> list[Outcome]:
+    return [watched(o, panel.problem(), advance) for o in part.run(advance)]
+
+
 _ALL = DriftExperiment(
     name="drift",
     title="When things change: half-lives, and those who are told",
@@ -127,7 +171,9 @@ _ALL = DriftExperiment(
         "Gaussian arms with noise σ = 1 and σ_q = 0.5. *Jumps of μ_\\**: before task 21 of 40 all "
         "means are drawn anew. *Jumps of θ_s*: in the middle of each of 20 tasks its θ_s is drawn "
         "anew around μ_*. *Walks*: μ_* takes a step from task to task and θ_s one from round to "
-        "round. *Seasons*: every arm rises and falls by 0.4, each at its own time. Regret is "
+        "round. *Seasons*: every arm rises and falls by 0.4, each at its own time. *Detector*: "
+        "σ_q = 1; what AdaTS saw in every run is told to the detector of changes, where nothing "
+        "moves and where every arm goes up or down by σ_0 before task 21. Regret is "
         "against the θ_s of the round. Half-lives are of rewards within a task, prior half-lives "
         "of tasks in what all taught; both are in lengths of a task. AdaTS forgets nothing, and TS "
         "solves each task alone. All agents use Thompson "
@@ -149,6 +195,9 @@ _ALL = DriftExperiment(
         _walk(3, 0.1, 0.5),
         _walk(3, 0.1, 1.0),
         _seasons(3, 10),
+        _watched("still", 4, 0.7, 40, 2),
+        _shifted(4, 0.7, 40, 10),
+        _shifted(3, 0.2, 200, 40),
     ),
     claims=CLAIMS,
     runs=2000,

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from adats.models.core.types import FloatArray
 from adats.paper.experiments.claims import BELOW, Claim
+from adats.paper.experiments.drift_detector import DELAY, delay, false_alarms
 from adats.paper.experiments.measures import Measure, Measures, difference, quotient
 from adats.paper.experiments.panels import Outcome, of_part
 from adats.simulation.learners import label_of
@@ -137,6 +138,16 @@ CLAIMS = (
         "And than each of them with one agent for all tasks",
         BELOW,
         _below_rivals("all tasks"),
+    ),
+    Claim(
+        "Where nothing moves the detector sounds an alarm in at most 1 % of the runs",
+        "the share of runs is at most 0.01",
+        false_alarms,
+    ),
+    Claim(
+        f"When every arm has shifted by σ_0 it does within {DELAY} tasks, on average",
+        f"the mean delay is at most {DELAY} tasks, where a run without an alarm counts as its end",
+        delay,
     ),
     Claim("With seasons a prior half-life of one task loses less than none", BELOW, _seasons),
 )

@@ -22,6 +22,7 @@ from adats.paper.experiments.drift_claims import (
     regret_of,
     rivals,
 )
+from adats.paper.experiments.drift_detector import section
 from adats.paper.experiments.measures import ratio
 from adats.paper.experiments.panels import Outcome, of_part
 from adats.paper.experiments.records import Columns
@@ -52,9 +53,15 @@ def report_parts(about: str, outcomes: Sequence[Outcome]) -> ReportParts:
         "![Regret of each task: a jump of all means, and seasons](jump.png)",
     ]
     tables = ["## Regret, and what it is of the reference"]
-    for o in outcomes:
+    for o in _compared(outcomes):
         tables += [f"### {o.panel.label}", _table(o)]
+    tables += section(outcomes)
     return ReportParts([about, settings, *images], tables, outcomes, outcomes)
+
+
+def _compared(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Those of which regrets are compared with that of a reference."""
+    return [o for o in outcomes if o.panel.part in REFERENCE]
 
 
 def _table(o: Outcome) -> str:
@@ -89,6 +96,7 @@ def _shown(o: Outcome) -> dict[str, str]:
 
 def ratios_figure(outcomes: Sequence[Outcome]) -> "plots.Figure":
     """Ratios to the reference of each panel, with two standard errors; dashed is what to reach."""
+    outcomes = _compared(outcomes)
     shown = [_shown(o) for o in outcomes]
     pairs = range(0, len(outcomes), 2)
     heights = [max(len(agents) for agents in shown[i : i + 2]) for i in pairs]
@@ -152,7 +160,7 @@ def _tasks(o: Outcome, note: str) -> "plots.Chart":
 def run_records(outcomes: Sequence[Outcome]) -> Columns:
     """The regret over all tasks of every panel, run and agent, and of the tasks after a jump."""
     parts = []
-    for o in outcomes:
+    for o in _compared(outcomes):
         agents, runs = o.result.agents, o.result.runs
         parts.append(
             {

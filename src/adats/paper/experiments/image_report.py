@@ -152,18 +152,18 @@ def _first(pooled: Sequence[MeanOverClasses], images: ImageData) -> str:
     return text + "\n\n" + table(("reading", "agent", *(f"task {t}" for t in tasks)), rows)
 
 
-def about_oracle(pooled: Sequence[MeanOverClasses], told: Sequence[OracleRegrets]) -> str:
+def about_oracle(pooled: Sequence[MeanOverClasses], oracles: Sequence[OracleRegrets]) -> str:
     """Why Gaussian OracleTS loses where it does, and a table that takes its prior apart."""
     some = [o for o in pooled if o.reading in GAUSSIAN]
     lost = [o.reading for o in some if o.result.mean("oracle-ts") > o.result.mean("ada-ts")]
     where = "both readings" if len(lost) == len(GAUSSIAN) else f"reading {', '.join(lost)}"
-    fit, play = ([t[mean, "none"] for t in told] for mean in ("fit", "play"))
+    fit, play = ([t[mean, "none"] for t in oracles] for mean in ("fit", "play"))
     text = (LOSES if lost else WINS).format(
         where=where, fit=_regret(fit), play=_regret(play), rounds=pooled[0].result.rounds
     )
     text += f"{BETTER if lost and np.mean(play) < np.mean(fit) else ''}."
     rows = [
-        (what, *(_regret([t[mean, spread] for t in told]) for spread in ("features", "none")))
+        (what, *(_regret([t[mean, spread] for t in oracles]) for spread in ("features", "none")))
         for mean, what in MEANS.items()
     ]
     head = ("OracleTS is told μ_0 =", "Σ_0 = covariance of the class's features", "Σ_0 = 0")

@@ -50,7 +50,7 @@ def designs(o: Outcome) -> dict[str, FloatArray]:
 
 
 @lru_cache(maxsize=2)
-def told(o: Outcome) -> RealisedInformation:
+def informations(o: Outcome) -> RealisedInformation:
     """Of every agent, run and task."""
     return realised_information(**_model(o), **designs(o))  # type: ignore[arg-type]
 
@@ -71,7 +71,7 @@ def _below(field: str) -> Measures:
 
     def measures(outcomes: Sequence[Outcome]) -> Iterator[Measure]:
         for o in outcomes:
-            ratios = (getattr(told(o), field) / _bounds(o, field)).max(axis=(1, 2))
+            ratios = (getattr(informations(o), field) / _bounds(o, field)).max(axis=(1, 2))
             for agent, value in zip(o.result.agents, ratios, strict=True):
                 what = f"{label_of(agent)}, largest of {o.result.runs} runs"
                 yield Measure(o.panel.label, what, f"{value:.3f}", float(value), 0.0, high=1.0)
@@ -85,7 +85,7 @@ def figure(outcomes: Sequence[Outcome]) -> "plots.Figure":
     for o in outcomes:
         x = np.arange(1.0, o.result.tasks + 1)
         for field, what in WHAT.items():
-            found = getattr(told(o), field)
+            found = getattr(informations(o), field)
             curves = {
                 agent: plots.Curve.of_runs(runs)
                 for agent, runs in zip(o.result.agents, found, strict=True)
@@ -100,13 +100,13 @@ def _sections(outcomes: Sequence[Outcome]) -> list[str]:
     for o in outcomes:
         for field, what in WHAT.items():
             for tasks in SHOWN:
-                found = getattr(told(o), field)[..., tasks - 1].mean(axis=1)
+                found = getattr(informations(o), field)[..., tasks - 1].mean(axis=1)
                 limit = getattr(bound(o, tasks), field)
                 cells = [f"{value:.2f}" for value in (*found, limit)]
                 rows.append((o.panel.title, what.split(",")[0], str(tasks), *cells))
     entropies = []
     for o in outcomes:
-        found = told(o)
+        found = informations(o)
         ends = found.meta_entropy[..., -1].mean(axis=1), found.task_entropy.mean(axis=(1, 2))
         for i, agent in enumerate(o.result.agents):
             numbers = (found.prior_entropy, ends[0][i], found.task_prior_entropy, ends[1][i])

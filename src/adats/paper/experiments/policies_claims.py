@@ -37,14 +37,13 @@ def _recommended(o: Outcome) -> str:  # noqa: ARG001
     return RECOMMENDED
 
 
-def _share(pick: Callable[[Outcome], str]) -> Measures:
-    def measures(outcomes: Sequence[Outcome]) -> Iterator[Measure]:
-        for o in of_part("table", outcomes):
-            agent = pick(o)
-            what = f"{label_of(agent)} / AdaTS"
-            yield quotient(o, what, o.total(agent), o.total("ada-ts"), high=GOAL)
+def _share(o: Outcome, agent: str) -> Measure:
+    what = f"{label_of(agent)} / AdaTS"
+    return quotient(o, what, o.total(agent), o.total("ada-ts"), high=GOAL)
 
-    return measures
+
+def _shares(pick: Callable[[Outcome], str]) -> Measures:
+    return lambda outcomes: (_share(o, pick(o)) for o in of_part("table", outcomes))
 
 
 def _tails(outcomes: Sequence[Outcome]) -> Iterator[Measure]:
@@ -57,29 +56,23 @@ def _tails(outcomes: Sequence[Outcome]) -> Iterator[Measure]:
 
 
 def _late_tasks(*, large: bool) -> Measures:
-    def measures(outcomes: Sequence[Outcome]) -> Iterator[Measure]:
-        for o in of_part("table", outcomes):
-            if (o.result.problem.get("dim", 0) > 2) == large:
-                yield _below(o, RECOMMENDED, "oracle-ts", partial(learned, o))
-
-    return measures
+    return lambda outcomes: (
+        _below(o, RECOMMENDED, "oracle-ts", partial(learned, o))
+        for o in of_part("table", outcomes)
+        if (o.result.problem.get("dim", 0) > 2) == large
+    )
 
 
 def _below_oracle(part: str, pick: Callable[[Outcome], str]) -> Measures:
-    def measures(outcomes: Sequence[Outcome]) -> Iterator[Measure]:
-        for o in of_part(part, outcomes):
-            yield _below(o, pick(o), "oracle-ts", o.total)
-
-    return measures
+    return lambda outcomes: (
+        _below(o, pick(o), "oracle-ts", o.total) for o in of_part(part, outcomes)
+    )
 
 
 def _delayed(pairs: Sequence[tuple[str, str]]) -> Measures:
-    def measures(outcomes: Sequence[Outcome]) -> Iterator[Measure]:
-        for o in of_part("late", outcomes):
-            for agent, than in pairs:
-                yield _below(o, agent, than, o.total)
-
-    return measures
+    return lambda outcomes: (
+        _below(o, *pair, o.total) for o in of_part("late", outcomes) for pair in pairs
+    )
 
 
 def _below(o: Outcome, agent: str, than: str, of: Callable[[str], FloatArray]) -> Measure:
@@ -93,9 +86,9 @@ CLAIMS = (
     Claim(
         f"On each row the best index has at most {GOAL:.2f} of AdaTS's regret over 20 tasks",
         SHARE_RULE,
-        _share(_best),
+        _shares(_best),
     ),
-    Claim("So has the far-sighted index, which we recommend", SHARE_RULE, _share(_recommended)),
+    Claim("So has the far-sighted index, which we recommend", SHARE_RULE, _shares(_recommended)),
     Claim(
         f"From task {SINCE + 1} on the far-sighted index loses less in a task than OracleTS, which "
         "is told μ_*, with Gaussian arms and in the linear bandit with d = 2",

@@ -17,6 +17,7 @@ inlined = numba.njit(inline="always", error_model="numpy")  # for formulas: a ca
 # theta, arms to pull first, draws; regret and actions, which are filled
 World = tuple[FloatArray, IntArray, FloatArray, FloatArray, IntArray]
 Policy = tuple[int, FloatArray, FloatArray, int]  # the fields of `CompiledPolicy`
+Round = tuple[int, float, int]  # its number and level, rounds left; an array here would be slow
 
 
 class KnownRng(np.random.Generator):

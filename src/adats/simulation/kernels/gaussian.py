@@ -81,9 +81,8 @@ def gaussian_index_task(policy: Policy, prior: ArmPrior, world: World) -> FloatA
         if t < len(first):
             arm = first[t, 0]
         else:
-            arm = index_arm(
-                number, levels[t], rounds - t, counted, precision, centre, variance, bounds
-            )
+            now = (number, levels[t], rounds - t)
+            arm = index_arm(now, counted, precision, centre, variance, bounds)
         regret[t], actions[t] = best - theta[arm], arm
         asked[arm] += 1.0
         _, keep = posterior(mean[arm], ratio[arm], asked[arm], 0.0)

@@ -16,7 +16,7 @@ import numpy as np
 
 from adats.agents.policies import far_sighted_level, finite_horizon_level
 from adats.models.core.types import FloatArray
-from adats.simulation.kernels.common import compiled, inlined
+from adats.simulation.kernels.common import Round, compiled, inlined
 from adats.simulation.kernels.registry import FAR, INDEX, UCB
 
 _finite_horizon_level = inlined(finite_horizon_level)
@@ -38,9 +38,7 @@ def level_of(number: int, level: float, v: float, horizon: int, counted: float) 
 
 @compiled
 def index_arm(
-    number: int,
-    level: float,
-    horizon: int,
+    now: Round,
     counted: FloatArray,
     precision: FloatArray,
     centre: FloatArray,
@@ -52,6 +50,7 @@ def index_arm(
     Few levels are worked out: they only fall with the variance and the horizon, so those of
     earlier rounds, in `bounds`, bound them. That of Bayes-UCB is the same for all.
     """
+    number, level, horizon = now
     leader = 0
     for i in range(1, centre.size):
         if centre[i] > centre[leader]:
@@ -88,15 +87,14 @@ def with_rule(loop: Any, rule: Callable[[float, float, float], float]) -> Any:
     own: Any = numba.njit(rule, error_model="numpy")
 
     def own_arm(
-        number: int,  # noqa: ARG001
-        level: float,
-        horizon: int,
+        now: Round,
         counted: FloatArray,  # noqa: ARG001
         precision: FloatArray,
         centre: FloatArray,
         variance: FloatArray,
         bounds: FloatArray,  # noqa: ARG001
     ) -> int:
+        _, level, horizon = now
         arm, highest = 0, -np.inf
         for i in range(centre.size):
             z = own(variance[i] * precision[i], horizon, level)

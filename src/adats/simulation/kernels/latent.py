@@ -13,6 +13,7 @@ from adats.models.core.types import FloatArray, Rng
 from adats.models.latent.belief import FAR_CAUTION, LatentBelief
 from adats.simulation.kernels.common import (
     Policy,
+    Round,
     World,
     compiled,
     count_reward,
@@ -111,7 +112,8 @@ def latent_task(
             arm = greedy_arm(counts, logs, mean, spreads)
         else:
             apart(logs, weights, mean, upper, etas, spreads)
-            arm = index_arm(number, levels[t], rounds - t, counted, counts, weights, etas, spreads)
+            now = (number, levels[t], rounds - t)
+            arm = index_arm(now, counted, counts, weights, etas, spreads)
         y = reward(counts, theta[arm], draws[t])
         if counts:
             table[3, arm] += math.lgamma(y + 1.0)
@@ -186,9 +188,7 @@ def apart(
 
 @compiled
 def index_arm(
-    number: int,
-    level: float,
-    horizon: int,
+    now: Round,
     counted: FloatArray,
     counts: bool,
     weights: FloatArray,
@@ -196,6 +196,7 @@ def index_arm(
     variances: FloatArray,
 ) -> int:
     """The arm with the highest index on the scale of eta, of which candidates have a row each."""
+    number, level, horizon = now
     arm, highest = 0, -np.inf
     for k in range(etas.shape[1]):
         centre, second = 0.0, 0.0

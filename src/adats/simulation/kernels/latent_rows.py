@@ -143,9 +143,8 @@ def row_task(
                 arm = greedy_arm(counts, logs, etas, variances)
             else:
                 normalise(logs, weights)
-                arm = index_arm(
-                    number, levels[t], rounds - t, counted, counts, weights, etas, variances
-                )
+                now = (number, levels[t], rounds - t)
+                arm = index_arm(now, counted, counts, weights, etas, variances)
         place = arm if fixed else t
         rows[place] = shown[arm]
         y = reward(counts, rates[arm], draws[t])

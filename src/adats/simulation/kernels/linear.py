@@ -8,7 +8,7 @@ import numpy as np
 from adats.models import LinearBelief, LinearStats
 from adats.models.core.linalg import ALLOWED
 from adats.models.core.types import FloatArray, Rng
-from adats.simulation.kernels.common import Policy, World, compiled, fresh
+from adats.simulation.kernels.common import Policy, World, compiled, fresh, inlined
 from adats.simulation.kernels.indices import index_arm, loop_of
 from adats.simulation.kernels.registry import TS, LoopInput
 
@@ -110,9 +110,8 @@ def linear_index_task(
         if t < len(first):
             arm = first[t, 0]
         else:
-            arm = index_arm(
-                number, levels[t], rounds - t, counted, precision, centre, variance, bounds
-            )
+            now = (number, levels[t], rounds - t)
+            arm = index_arm(now, counted, precision, centre, variance, bounds)
         regret[t], actions[t] = best - means[arm], arm
         rewarded = actions[t - delay] if t >= delay else -1
         if rewarded >= 0:
@@ -142,7 +141,7 @@ def no_data(size: int) -> Inner:
     return np.zeros((size, size + 1)), np.ones(size), np.ones(size)
 
 
-@compiled
+@inlined
 def draw(columns: FloatArray, scale: FloatArray, rng: Rng, u: FloatArray) -> None:
     """Fill u = L⁻ᵀ (mean row + D^-½ z) with z standard normal."""
     size = u.size

@@ -19,15 +19,16 @@ from adats.simulation.problems.problem import Instance, Start
 class MovingProblem(GaussianProblem):
     """Gaussian arms whose mu moves from task to task, and whose theta moves within tasks.
 
-    Before the tasks `mu_jumps` mu is drawn anew; before the rounds `theta_jumps` of every task its
-    theta is drawn anew around mu. From task to task mu takes a step of standard deviation
-    `mu_step`, and theta one of `theta_step` from round to round. Of a `season` every arm has so
-    much at its best time of a `period` of rounds; the best times of arms are evenly apart. Tasks
-    and rounds count from 0.
+    Before the tasks `mu_jumps` mu is drawn anew, or goes up or down by `mu_jump` in every arm;
+    before the rounds `theta_jumps` of every task its theta is drawn anew around mu. From task to
+    task mu takes a step of standard deviation `mu_step`, and theta one of `theta_step` from round
+    to round. Of a `season` every arm has so much at its best time of a `period` of rounds; the best
+    times of arms are evenly apart. Tasks and rounds count from 0.
     """
 
     mu_jumps: Any = ()
     theta_jumps: Any = ()
+    mu_jump: float | None = None
     mu_step: float = 0.0
     theta_step: float = 0.0
     season: float = 0.0
@@ -45,6 +46,8 @@ class MovingProblem(GaussianProblem):
         for name in ("mu_jumps", "theta_jumps"):
             places = {checks.count_of(name, place) for place in getattr(self, name)}
             clean[name] = tuple(sorted(places))
+        if self.mu_jump is not None:
+            clean["mu_jump"] = float(checks.number("mu_jump", self.mu_jump))
         period = checks.positive("period", checks.number("period", self.period))
         fill(self, **clean, period=float(period))
 
@@ -52,8 +55,10 @@ class MovingProblem(GaussianProblem):
         normals = rng.standard_normal(self.arms + rounds)  # those of a problem that stays
         mu, mu_jumps = start.mu, start.task in self.mu_jumps
         theta_jumps = tuple(at for at in self.theta_jumps if at < rounds)
-        if mu_jumps:
+        if mu_jumps and self.mu_jump is None:
             mu = self.meta().sample(rng)
+        elif mu_jumps:
+            mu = mu + self.mu_jump * rng.choice([-1.0, 1.0], self.arms)
         if self.mu_step and start.task:
             mu = mu + self.mu_step * rng.standard_normal(self.arms)
         theta = np.tile(self.around(mu, normals[: self.arms]), (rounds, 1))
