@@ -52,6 +52,10 @@ def fit(
     ] = "auto",
     diagonal: Annotated[bool, typer.Option("--diagonal", help="No covariances in Σ_0.")] = False,
     on_bad: Annotated[str, typer.Option(help="raise, or drop and count bad rows.")] = "raise",
+    half_life: Annotated[
+        str | None,
+        typer.Option(help="auto: half-lives that would have predicted better. Needs --time."),
+    ] = None,
     stats: Annotated[
         Path | None, typer.Option(help="Keep the statistics here, to add other logs later.")
     ] = None,
@@ -63,7 +67,7 @@ def fit(
     Several files of statistics, kept by --stats, are added. Do not tell an agent the tasks of a
     log that its prior was fitted to: they would count twice.
     """
-    check_folder(report)
+    check_folder(report, "--report")
     check_file("--out", out)
     check_file("--stats", stats)
     if report is not None:
@@ -82,6 +86,7 @@ def fit(
     }
     chosen: Any = structure
     drop: Any = on_bad
+    lives: Any = half_life
     with progress_bar("fitting", len(STEPS) + 1) as progress:
         found = analyse(
             sources,
@@ -91,6 +96,7 @@ def fit(
             batch=batch,
             on_bad=drop,
             seed=seed,
+            half_life=lives,
             progress=lambda step: progress(1),  # noqa: ARG005
             **columns,
         )
@@ -114,6 +120,8 @@ def _print(found: Analysis) -> None:
         + structure
         + (f"; {dropped:,} bad rows were dropped" if dropped else "")
     )
+    if found.half_lives is not None:
+        say(f"{found.half_lives.sentence}", wrap=True)
     for name in found.fitted.unidentified:
         say(f"  the log cannot tell {name}")
     for warning in found.warnings:

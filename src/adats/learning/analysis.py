@@ -4,13 +4,14 @@ import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property, reduce, wraps
 from operator import add
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
+from adats.agents.agent import THREADS
 from adats.learning import logs
 from adats.learning.checks import (
     TASKS,
@@ -29,10 +30,12 @@ from adats.learning.checks import (
 from adats.learning.effects import counted
 from adats.learning.fit_common import Fitted, Worth, prior_of_others, worth
 from adats.learning.fitting import Structure, StructureScore, check, chosen, compare, estimate
+from adats.learning.half_lives import NO_TIMES, HalfLives, faded_prior, half_lives
 from adats.learning.linear import linear_verdict
 from adats.learning.log_columns import Plan, planned
 from adats.learning.tables import evenly, is_statistics, load_statistics
 from adats.learning.verdict import Early, Verdict, adaptive, by_propensity, nothing, verdict
+from adats.models.core.errors import InvalidValue
 from adats.models.core.summary import SummaryTable, interval
 from adats.models.core.types import FloatArray, Rng
 
@@ -81,11 +84,13 @@ class Analysis:
     warnings: tuple[str, ...]
     dropped: int  # bad rows that were left out
     without_names: Any = None  # the prior in which arms are exchangeable, if that is another
+    half_lives: HalfLives | None = None  # if they were asked for
+    faded: Any = None  # the prior, if what tasks teach has a half-life
 
     @property
     def prior(self) -> Any:
         """Ready for `AdaTS`, which goes on learning from new tasks."""
-        return self.fitted.meta
+        return self.fitted.meta if self.faded is None else self.faded
 
     @property
     def structure(self) -> str:
@@ -146,6 +151,29 @@ class Analysis:
         return write_report(folder, self, command)
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _one_thread(work: Callable[P, T]) -> Callable[P, T]:
+    """Matrices of arms are small: threads of linear algebra would wait for each other, for twice
+    the time on a busy machine. Where their number was asked for, it stays."""
+
+    @wraps(work)
+    def alone(*args: P.args, **kwargs: P.kwargs) -> T:
+        if kwargs.get("model") == "linear" or THREADS & os.environ.keys():
+            return work(*args, **kwargs)
+        try:
+            from threadpoolctl import threadpool_limits
+        except ImportError:
+            return work(*args, **kwargs)
+        with threadpool_limits(1):
+            return work(*args, **kwargs)
+
+    return alone
+
+
+@_one_thread
 def analyse(
     source: Any,
     *,
@@ -154,6 +182,7 @@ def analyse(
     diagonal: bool = False,
     on_bad: Literal["raise", "drop"] = "raise",
     seed: int = 1,
+    half_life: Literal["auto"] | None = None,
     progress: Callable[[str], None] = lambda step: None,  # noqa: ARG005
     **columns: Any,
 ) -> Analysis:
@@ -165,11 +194,16 @@ def analyse(
     means=True averages), and of numbers squares, their variance; task_features and arm_features;
     batch, such as days or visitors, between which successes should vary no more than by chance.
     Names with "{arm}" in them are for tables with columns for each arm. `structure` is how arms
-    belong together; "auto" compares what is possible on held-out tasks.
+    belong together; "auto" compares what is possible on held-out tasks. With half_life="auto",
+    which needs a column of times, half-lives are chosen that would have predicted better.
     """
     batch = columns.pop("batch", None)
+    if half_life not in (None, "auto"):
+        raise InvalidValue("half_life", f"must be 'auto', or None for never, got {half_life!r}")
     told = _read(source, model, on_bad, columns)
     table = told.table
+    if half_life is not None and not _has_times(told):
+        raise InvalidValue("half_life", NO_TIMES)
     check(table, model=model, structure=structure, diagonal=diagonal)
     progress(STEPS[0])
     scores = compare(table, seed=seed) if structure == "auto" else []
@@ -188,6 +222,13 @@ def analyse(
     if moved is not None and moved.warning is not None:
         noted += (moved.warning,)
     about = found.about | {"warnings": [*found.warnings, *noted]}
+    lives, faded = (None, None) if half_life is None else _half_lives(told, found)
+    if lives is not None:
+        about |= {
+            "half_life": lives.half_life,
+            "prior_half_life": lives.prior_half_life,
+            "half_life_unit": "seconds",
+        }
     result = Analysis(
         table=table,
         fitted=replace(found, about=about),
@@ -200,11 +241,14 @@ def analyse(
         warnings=found.warnings + noted,
         dropped=told.dropped,
         without_names=_without_names(table, model, name),
+        half_lives=lives,
+        faded=faded,
     )
     progress(STEPS[3])
     return result
 
 
+@_one_thread
 def fit(
     source: Any,
     *,
@@ -224,7 +268,7 @@ def fit(
     told = _read(source, model, on_bad, columns)
     found = estimate(told.table, model=model, diagonal=diagonal, structure=structure)
     for text in _warnings(told, batch):
-        warnings.warn(text, stacklevel=2)
+        warnings.warn(text, stacklevel=3)
     return found.meta
 
 
@@ -307,9 +351,26 @@ def _verdict(told: _Source, rng: Rng) -> Verdict:
 def _calibration(told: _Source, found: Fitted, seed: int) -> Calibration | None:
     """One step ahead, where there is a log with times, and with a row a pull."""
     table, log = told.table, told.log
-    if log is None or "pulls" in log.numbers or not log.times or table.since is None:
-        return None
-    if table.arms is not None and table.packed:
+    if not _has_times(told):
         return None
     rows = logs.rows(log, tasks=logs.spread(table.tasks, TASKS), arms=table.arms)
     return calibrate(table, found, rows, rng=_rng(seed, 3))
+
+
+def _has_times(told: _Source) -> bool:
+    """Whether there is a log with times, and with a row a pull."""
+    table, log = told.table, told.log
+    if log is None or "pulls" in log.numbers or not log.times or table.since is None:
+        return False
+    return table.arms is None or not table.packed
+
+
+def _half_lives(told: _Source, found: Fitted) -> tuple[HalfLives, Any]:
+    """Half-lives that predict better, and what the log taught if that has one."""
+    table, log = told.table, told.log
+    rows = logs.rows(log, tasks=logs.spread(table.tasks, TASKS), arms=table.arms)
+    lives = half_lives(table, found, rows)
+    if lives.prior_half_life is None:
+        return lives, None
+    last = logs.last_times(log, tasks=table.tasks)
+    return lives, faded_prior(table, found, last, lives.prior_half_life)

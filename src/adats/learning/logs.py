@@ -247,6 +247,16 @@ def _clock(use: Plan, found: Any) -> FloatArray:
     return times
 
 
+def last_times(log: Any, *, tasks: Sequence[Task], **columns: Any) -> FloatArray:
+    """Of the good rows of each task; NaN where no row has a time."""
+    use = planned(log, **columns)
+    good = use.select().filter(lambda row: row.good)
+    found = fetch(good.group_by("task").aggregate(**{x: good[x].max() for x in use.times}))
+    times = np.full(len(tasks), np.nan)
+    times[places(use, "task", found, tasks)] = _clock(use, found)
+    return times
+
+
 def as_written(use: Plan, tasks: Sequence[Task]) -> list[Any]:
     """Names of tasks as they stand in the column of the log."""
     if use.kind("task").is_integer():

@@ -12,6 +12,7 @@ from adats import plots
 from adats.learning.checks import DRIFT_LEVEL, UNLIKE, Calibration, Drift
 from adats.learning.fit_common import Worth
 from adats.learning.fitting import ABOUT, COMPARED
+from adats.learning.half_lives import SURE
 from adats.learning.linear import OFFERED
 from adats.learning.verdict import Verdict
 from adats.models.core.files import write_bytes
@@ -108,7 +109,7 @@ def sentence(verdict: Verdict) -> str:
         who = "one agent for all" if pool else "each task by itself"
     size = f"{part:.0%} (90 % interval: {low:.0%} to {high:.0%}) of the regret of {whose}"
     if verdict.answer == "one for all":
-        return f"{start} Tasks are so alike that {who} saves {size}."
+        return f"{start} Tasks are too alike, or too short, to be told apart: {who} saves {size}."
     only = "saves" if verdict.answer == "share" else "would save"
     return f"{start} {who.capitalize()} {only} {size}."
 
@@ -137,6 +138,7 @@ def report_text(found: "Analysis", command: str | None = None) -> str:
         *_calibration(found.calibration),
         "## Does it move?",
         *_drift(found.drift),
+        *_half_lives(found),
         *["![Which arms were pulled over time](allocation.png)"] * (found.allocation is not None),
         "## Tasks unlike the rest",
         *_outliers(found),
@@ -305,6 +307,29 @@ def _drift(found: Drift | None) -> list[str]:
         f"dates, in {found.looked} ways; the least chance, times {found.looked}, is "
         f"{found.chance:.2g}. Of logs that do not move, one in {1 / DRIFT_LEVEL:.0f} is warned of "
         "(errors are taken over tasks)."
+    ]
+
+
+def _half_lives(found: "Analysis") -> list[str]:
+    lives = found.half_lives
+    if lives is None:
+        return ["`--half-life auto` looks for half-lives that would have predicted better."]
+    never = "never"
+    rows = [
+        (
+            *(never if life is None else f"{life:.4g}" for life in score[:2]),
+            f"{score.gain:+.2g} ± {score.error:.2g}",
+        )
+        for score in lives.scores
+    ]
+    if not rows:
+        return [f"{lives.sentence}."]
+    return [
+        f"{lives.sentence}.",
+        "What forgetting would have brought: rewards were predicted one after another, each from "
+        f"those before it, with half-lives (in seconds) and without. Gains are of the log "
+        f"density of a task's rewards; {SURE:g} standard errors are asked for.",
+        _table(["half-life", "prior half-life", "gain"], rows),
     ]
 
 
