@@ -107,7 +107,7 @@ def test_tasks_that_walk_get_a_half_life_of_rewards(model):
 
 
 def test_clicks_that_share_a_level_can_be_played_again():
-    table, fitted, rows, _ = parts(a_log("binary", tasks=10, rounds=8), "binary", "level")
+    _, fitted, rows, _ = parts(a_log("binary", tasks=10, rounds=8), "binary", "level")
     game = lives.PlayedAgain(fitted, rows, range(len(rows)))
     for pair in ((None, None), (None, 5 * 86_400.0), (6 * 3600.0, None)):
         densities = game.densities(pair)

@@ -22,7 +22,8 @@ NO_TIMES = (
 )
 TASKS, ROWS = 120, 60  # that are played again: so many tasks, evenly spaced, and their first rows
 FEWEST = 10  # tasks
-SURE = 2.0  # standard errors by which forgetting must predict better
+SURE = 2.5  # standard errors by which forgetting must predict better
+LEAST = 0.02  # of the log density of a task's rewards: less is not worth a half-life
 BLOCKS = 20  # of tasks in the order of time, between which errors are taken
 WIDTH = 2.0  # standard deviations of tasks: how far mu may be from that of the whole log
 SHORTEST = 256  # times that a half-life goes into the time of the log, or of a task, at most
@@ -42,7 +43,7 @@ class HalfLifeScore(NamedTuple):
 
     @property
     def sure(self) -> bool:
-        return self.gain > SURE * self.error
+        return self.gain > max(SURE * self.error, LEAST)
 
 
 class HalfLives(NamedTuple):
