@@ -152,18 +152,46 @@ def live() -> None:
         row("  from 10 to 100,000 tasks", f"{growth:.2f} ×", "≤ 1.3 ×", growth <= 1.3)
 
 
+def aging() -> None:
+    """What half-lives cost, with the computer's clock."""
+    lives = {"half_life": 3600.0, "prior_half_life": 86_400.0}
+    features = np.random.default_rng(0).standard_normal((50, 16))
+    features /= np.linalg.norm(features, axis=1, keepdims=True)
+    gaussian = adats.GaussianMeta(np.zeros(10), 0.5, task_scale=0.1, noise=1.0)
+    linear = adats.LinearMeta(np.zeros(16), 0.25, task_cov=0.01, noise=1.0)
+    named = adats.default_prior(arms=[f"arm {i}" for i in range(10)], rewards="binary")
+    for name, meta, options in (
+        ("Gaussian K=10", gaussian, {}),
+        ("linear d=16, K=50", linear, {"features": features}),
+        ("clicks K=10", named, {}),
+    ):
+        agents = [
+            opened(adats.AdaTS(meta, seed=1, **options, **more), tasks)
+            for more, tasks in (({}, 1000), (lives, 1000), (lives, 100_000))
+        ]
+        plain, aged, many = best_of(9, *(busy(agent, len(agent.tasks)) for agent in agents))
+        ratio, growth = aged / plain, many / aged
+        row(f"half-lives, ask + tell, {name}", f"{ratio:.2f} × without", "≤ 1.15 ×", ratio <= 1.15)
+        row("  from 1,000 to 100,000 tasks", f"{growth:.2f} ×", "≤ 1.3 ×", growth <= 1.3)
+
+
+def reward_of(agent: adats.AdaTS, task: int) -> float:
+    return float(task % 5 == 0) if agent.meta.model == "binary" else 0.3
+
+
 def opened(agent: adats.AdaTS, tasks: int) -> adats.AdaTS:
     for task in range(tasks):
-        agent.tell(agent.ask(task), reward=0.1)
+        agent.tell(agent.ask(task), reward=reward_of(agent, task))
     return agent
 
 
 def busy(agent: adats.AdaTS, tasks: int) -> Callable[[], None]:
     order = np.random.default_rng(1).integers(tasks, size=2000).tolist()
+    rewards = [reward_of(agent, task) for task in order]
 
     def work() -> None:
-        for task in order:
-            agent.tell(agent.ask(task), reward=0.3)
+        for task, reward in zip(order, rewards, strict=True):
+            agent.tell(agent.ask(task), reward=reward)
 
     return work
 
@@ -235,6 +263,6 @@ def others() -> None:
 
 
 if __name__ == "__main__":
-    for part in (simulation, live, policies, first_ask, peers, workers, others):
+    for part in (simulation, live, aging, policies, first_ask, peers, workers, others):
         part()
     Console(width=120).print(TABLE)

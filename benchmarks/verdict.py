@@ -1,6 +1,6 @@
 """How often the verdict of a fit is right, on simulated logs of many shapes: docs/math/verdict.md.
 
-python -m benchmarks.verdict [part of a shape's name] [--logs 0.1] [--out folder] [--least]
+python -m benchmarks.verdict [part of a name] [--logs 0.1] [--seed 29] [--out folder] [--least]
 """
 
 import os
@@ -288,6 +288,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("part", nargs="?", default="", help="of the name of a shape")
     parser.add_argument("--logs", type=float, default=1.0, help="part of the logs")
+    parser.add_argument("--seed", type=int, default=29)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--least", action="store_true", help="the least error of any estimate")
     given = parser.parse_args()
@@ -298,7 +299,7 @@ def main() -> None:
             within = 2 * ndtr(0.05 / error) - 1
             print(f"{name:46s}", *(x.round(3) for x in (true, error, power, within)), flush=True)
         elif given.part in name:
-            result = study(name, given.logs)
+            result = study(name, given.logs, given.seed)
             print(line(result), flush=True)
             if given.out:
                 given.out.mkdir(parents=True, exist_ok=True)

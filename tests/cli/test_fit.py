@@ -130,6 +130,7 @@ def test_an_out_that_cannot_be_written_is_refused_first(monkeypatch, capsys, tmp
     (tmp_path / "file").write_text("mine")
     words = ["--out", tmp_path / "p.json", "--report", tmp_path / "file"]
     assert call(monkeypatch, "fit", "gaussian", log, *words) == 2
+    assert f"--report {tmp_path / 'file'} is a file" in " ".join(capsys.readouterr().err.split())
     assert (tmp_path / "file").read_text() == "mine"
     assert not (tmp_path / "p.json").exists()
 

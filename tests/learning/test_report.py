@@ -233,12 +233,12 @@ def test_sentences_have_the_size_and_itsinterval():
     )
     assert "would save 20%" in sentence(Verdict("too little data", None, *known[2:]))
     alike = Verdict("one for all", None, *known[2:])
-    assert "so alike that sharing saves 20% (" in sentence(alike)
+    assert "told apart: sharing saves 20% (" in sentence(alike)
     worse = Saving(1.25, 0.1)
     alike = alike._replace(saving=worse.part, interval=(worse.low, worse.high), over_pooled=worse)
     assert sentence(alike) == (
-        "One for all. Tasks are so alike that one agent for all saves 20% (90 % interval: 9% to "
-        "30%) of the regret of sharing."
+        "One for all. Tasks are too alike, or too short, to be told apart: one agent for all saves "
+        "20% (90 % interval: 9% to 30%) of the regret of sharing."
     )
     alone = alike._replace(answer="each for itself", over_alone=worse, over_pooled=saving)
     assert "Each task by itself would save 20% (90 % interval: 9% to 30%)" in sentence(alone)

@@ -1,6 +1,7 @@
 """Who waits for whom: time is shared by tenant, then by experiment."""
 
 import asyncio
+import math
 import time
 
 import pytest
@@ -69,12 +70,15 @@ class Nothing:
     behind = False
 
     def __init__(self):
-        self.store = self
+        self.store, self.saved = self, 0
 
     def begin(self):
         pass
 
-    flush = save = sync = undo = rollback = begin
+    flush = sync = undo = rollback = begin
+
+    def save(self):
+        self.saved += 1
 
     def load(self, asked):
         pass
@@ -114,3 +118,65 @@ def test_fast_operations_get_as_much_time_as_slow_ones(slow):
     """Although all their clients have just been answered when a slow one could begin."""
     used = time_used(1.0, fast=(8, 2e-4), slow=(slow, 0.02))
     assert used["fast"] > 0.5 * used["slow"]  # in turns it would be a tenth
+
+
+def test_a_long_operation_shares_its_commit_with_short_ones():
+    done, engine = [], Nothing()
+
+    def work(_, name, cost):
+        time.sleep(cost)
+        done.append(name)
+        return name
+
+    async def play():
+        queue = CommitQueue(engine)
+        queue.start()
+        await queue.do(work, "t", "short", 0.0)  # from now on it is known to be short
+        jobs = [queue.do(work, "t", name, 0.0) for name in ("short",) * 5]
+        long = queue.do(work, "t", "long", 0.02, size=math.inf)
+        done.clear()
+        before = engine.saved
+        found = await asyncio.gather(long, *jobs)
+        await queue.close()
+        return found, engine.saved - before
+
+    found, commits = asyncio.run(play())
+    assert found == done == ["long"] + ["short"] * 5
+    assert commits == 1
+
+
+def test_who_fails_in_a_shared_commit_fails_alone():
+    class Failing(Nothing):
+        """Nothing is saved that `broken` was a part of."""
+
+        def __init__(self):
+            super().__init__()
+            self.group = []
+
+        def begin(self):
+            self.group = []
+
+        def save(self):
+            if "broken" in self.group:
+                raise ValueError("this cannot be written")
+            super().save()
+
+    engine = Failing()
+
+    def work(_, name):
+        engine.group.append(name)
+        return name
+
+    async def play():
+        queue = CommitQueue(engine)
+        queue.start()
+        await queue.do(work, "t", "one")
+        names = ("one", "broken", "two")
+        asked = [queue.do(work, "t", name) for name in names]
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        await queue.close()
+        return found
+
+    one, broken, two = asyncio.run(play())
+    assert (one, two) == ("one", "two")
+    assert isinstance(broken, ValueError)

@@ -134,15 +134,8 @@ def test_two_workers_believe_the_weighted_log(tmp_path, model):
     replayed(play.path, tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("model", "large"),
-    [
-        ("gaussian", True),
-        ("gaussian, aging", True),
-        ("linear, aging", False),
-        ("clicks, aging", False),
-    ],
-)
+@pytest.mark.parametrize("large", [False, True], ids=["small", "large"])
+@pytest.mark.parametrize("model", ["gaussian", "gaussian, aging", "clicks", "clicks, aging"])
 def test_a_copy_believes_the_same(tmp_path, monkeypatch, model, large):
     """Also of a store whose sum over tasks is not written each time."""
     if large:

@@ -13,7 +13,7 @@ from adats.service.errors import DamagedStore, StoreError
 from adats.service.http import app
 from adats.service.messages import DecisionRequest, NewArm, RewardRequest
 from adats.service.reports import report
-from adats.service.stores import sqlite_file
+from adats.service.stores import sqlite_check, sqlite_file
 from adats.service.stores.interface import Keys
 from adats.service.stores.sqlite import SQLiteReadView, SQLiteStore
 from adats.service.stores.sqlite_check import Scrub
@@ -162,11 +162,12 @@ def test_an_index_that_lost_a_row_is_found(made, tmp_path, index):
     assert any(index in line for line in scrubbed(db))
 
 
-def test_a_row_that_is_gone_is_found(made, tmp_path):
-    db, index = tmp_path / "x.db", "decisions_by_name"
+@pytest.mark.parametrize("index", ["decisions_by_name", "tasks_by_name", "rewards_by_name"])
+def test_a_row_that_is_gone_is_found(made, tmp_path, index):
+    db, table = tmp_path / "x.db", index.partition("_")[0]
     db.write_bytes(made.read_bytes())
     of_index = "SELECT sql FROM sqlite_master WHERE name = ?"
-    for hurt in ("DELETE FROM decisions WHERE id = 5", None):  # the index does not know of it
+    for hurt in (f"DELETE FROM {table} WHERE id = 5", None):  # the index does not know of it
         with closing(sqlite3.connect(db, isolation_level=None)) as connection:
             (sql,) = connection.execute(of_index, (index,)).fetchone()
             sql = f"{sql} WHERE id <> 5" if hurt else sql.removesuffix(" WHERE id <> 5")
@@ -174,7 +175,41 @@ def test_a_row_that_is_gone_is_found(made, tmp_path):
             connection.execute("UPDATE sqlite_master SET sql = ? WHERE name = ?", (sql, index))
         with closing(sqlite3.connect(db, isolation_level=None)) as connection:
             connection.execute(hurt or "SELECT 1")
-    assert any(index in line for line in scrubbed(db))
+    assert any(f"are in {index} only" in line for line in scrubbed(db))
+
+
+def test_a_look_is_as_short_in_a_store_ten_times_as_large(tmp_path, monkeypatch):
+    """Counted in steps of SQLite's machine. Pages are looked at all at once, of small tables."""
+    monkeypatch.setattr(sqlite_check, "MOST_FOR_PAGES", 0)
+    longest = []
+    for decisions in (300, 3000):
+        db = tmp_path / f"{decisions}.db"
+        local = Local(db)
+        local.put("x", SPEC)
+        local.engine.begin()
+        for i in range(decisions):
+            local.clock.time += 1
+            local.engine.decide("default", "x", DecisionRequest(f"t{i % 70}", f"d{i}"))
+            local.engine.reward("default", "x", RewardRequest(f"d{i // 2}", i / 4, f"r{i}"))
+        local.engine.flush()
+        local.engine.commit()
+        local.close()
+        longest.append(longest_look(db))
+    assert longest[1] < 1.2 * longest[0]
+
+
+def longest_look(db):
+    scrub, steps = Scrub(), []
+    while not scrub.rounds:
+        with SQLiteReadView(db) as view:
+            steps.append(0)
+
+            def count():
+                steps[-1] += 1
+
+            view._connection.set_progress_handler(count, 10)
+            assert scrub.step(view, limit=20) == []
+    return max(steps)
 
 
 def test_what_is_committed_between_slices_is_no_damage(made, tmp_path):

@@ -6,6 +6,8 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import partial
+from time import time as wall_clock
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +17,6 @@ from adats.agents import agent_files, decision_numbers
 from adats.agents.agent_files import AgentState
 from adats.agents.aging import (
     CLOCKS,
-    LIGHT,
     NEVER,
     aging_of,
     checked_clock,
@@ -30,6 +31,7 @@ from adats.agents.decision_numbers import OF_A_BATCH
 from adats.agents.oracles import Oracle
 from adats.agents.policies import Policy
 from adats.agents.prior_source import Drawn, Fixed, Known, Marginal, PriorSource
+from adats.agents.renewals import Renewals
 from adats.agents.steps import make_setup
 from adats.agents.task_columns import ColumnBook
 from adats.agents.task_state import DictBook, TaskState, task_name
@@ -148,8 +150,7 @@ class Agent(BatchVerbs):
         self._said_one_by_one = False
         # the last decisions of `ask` that got a reward; a dict would be slow to find the first
         self._told: OrderedDict[Any, None] = OrderedDict()
-        self._stale: list[Task] | None = None  # to be brought up to date; None: not known
-        self._turns: OrderedDict[Task, None] = OrderedDict.fromkeys(state.turns)
+        self._renewals = Renewals(state.turns)
         self._kept: dict[Task, TaskState | None] | None = None  # for a batch that fails to put back
         self._blank = self._setup.new_state(self._meta)  # of a task of which nothing is known
 
@@ -238,7 +239,7 @@ class Agent(BatchVerbs):
             *counts,
             self._time,
             self._clock,
-            tuple(self._turns),
+            tuple(self._renewals.turns),
             copy(self._detector),
         )
 
@@ -282,7 +283,7 @@ class Agent(BatchVerbs):
                 kept = state = state._replace(digest=state.digested(meta))
             meta, state = setup.present(meta, self._time, state, now)
         elif time is None:
-            now = clock_time(self._clock, self._decisions + 1)
+            now = wall_clock() if self._clock == "seconds" else self._decisions + 1.0
         else:
             now = checks.number("time", time)
         shown = state
@@ -360,29 +361,22 @@ class Agent(BatchVerbs):
         pulled = self._setup.arms.pulled(action, features)
         setup, meta, decided = self._setup, self._meta, decision is not None
         before, moment = state, None
-
-        def learned(stats: Any) -> Any:
-            if pulls is None and successes is None:
-                return stats.add(pulled, reward)
-            if reward is None and pulls is not None and successes is not None:
-                return stats.add_counts(pulled, pulls, successes)
-            raise ValueError("give a reward, or pulls and successes")
-
         if setup.aging is None:
             if time is not None:
                 checks.number("time", time)
-            stats = learned(state.stats)
+            stats = learned(state.stats, pulled, reward, pulls, successes)
             if known is None:
                 state = setup.drawn(meta, state, self._rng)
             state, meta = setup.learn(meta, state, stats, pulled, decided=decided)
         else:
             moment = self._moment(decision, time)
+            learn = partial(learned, pulled=pulled, reward=reward, pulls=pulls, successes=successes)
             if known is None:
-                learned(state.stats)  # raises before anything is drawn
+                learn(state.stats)  # raises before anything is drawn
                 now = setup.present(meta, self._time, state, max(self._time, moment))
                 state = setup.drawn(now[0], state, self._rng)
             state, meta = setup.learn_at(
-                meta, self._time, state, learned, pulled, moment, decided=decided
+                meta, self._time, state, learn, pulled, moment, decided=decided
             )
         found = []
         if self._detector is not None and reward is not None:
@@ -390,8 +384,7 @@ class Agent(BatchVerbs):
         if moment is not None:
             self._time = max(self._time, moment)
             if meta.RENEWS:
-                self._turns[task] = None
-                self._turns.move_to_end(task)
+                self._renewals.told(task)
         self._book.put(task, state)
         if counts is not None:
             self._rewarded = decision_numbers.with_rewards(self._rewarded, counts)
@@ -399,7 +392,10 @@ class Agent(BatchVerbs):
             self._told[number] = None
             if len(self._told) > REMEMBERED:
                 self._told.popitem(last=False)
-        self._go_on_with(meta)
+        if meta.RENEWS:
+            self._go_on_with(meta)
+        else:
+            self._meta = meta
         for change in self._detector.see(task, found) if self._detector is not None else ():
             warnings.warn(str(change), stacklevel=2)
 
@@ -416,14 +412,11 @@ class Agent(BatchVerbs):
     def _go_on_with(self, meta: MetaBelief) -> None:
         """What all tasks have taught now; the next stale ones are brought up to date."""
         if meta.generation != self._meta.generation:
-            self._stale = None
+            self._renewals.look_again()
         self._meta = meta
         if not meta.generation:
             return
-        most = meta.renewals(1)
-        stale = (
-            self._stale_of(meta, most) if self._setup.aging is None else self._in_turn(meta, most)
-        )
+        stale = self._renewals.next(self._setup, meta, self._book, self._time)
         if not stale:
             return
         if self._kept is not None:
@@ -431,35 +424,6 @@ class Agent(BatchVerbs):
         states, self._meta = self._setup.renew(meta, list(stale.values()), self._time)
         for task, state in zip(stale, states, strict=True):
             self._book.put(task, state)
-
-    def _stale_of(self, meta: MetaBelief, most: int) -> dict[Task, TaskState]:
-        """Tasks that had better be digested anew, of a list that is made once a generation."""
-        if self._stale is None:
-            self._stale = self._book.stale(meta)
-            self._stale.reverse()
-        found: dict[Task, TaskState] = {}
-        while self._stale and len(found) < most:
-            task = self._stale.pop()
-            state = self._book.get(task)
-            if state is not None and meta.is_stale(state.stats):
-                found[task] = state
-        return found
-
-    def _in_turn(self, meta: MetaBelief, most: int) -> dict[Task, TaskState]:
-        """The same where tasks lose weight: no list of all, for generations may be short, but the
-        order in which those that still weigh something were digested."""
-        found: dict[Task, TaskState] = {}
-        while len(found) < min(most, len(self._turns)):
-            task = next(iter(self._turns))
-            state = self._book.get(task)
-            if state is None or self._setup.weight(state, self._time) < LIGHT:
-                del self._turns[task]
-            elif meta.is_stale(state.stats):
-                self._turns.move_to_end(task)
-                found[task] = state
-            else:
-                break
-        return found
 
     # lifecycle
 
@@ -548,6 +512,15 @@ class Agent(BatchVerbs):
         ):
             raise ValueError(f"task {task!r} was opened with another design; it cannot change")
         return known
+
+
+def learned(stats: Any, pulled: Any, reward: Any, pulls: Any, successes: Any) -> Any:
+    """The statistics with a reward, or with so many pulls and the sum of their rewards."""
+    if pulls is None and successes is None:
+        return stats.add(pulled, reward)
+    if reward is None and pulls is not None and successes is not None:
+        return stats.add_counts(pulled, pulls, successes)
+    raise ValueError("give a reward, or pulls and successes")
 
 
 class AdaTS(Agent):

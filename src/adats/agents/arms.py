@@ -116,6 +116,8 @@ class Arms:
         if not self.n_features:
             if features is not None:
                 raise ValueError("features are for linear models; this model has arms")
+            if type(action) is int and self._index is None and 0 <= action < (self.count or 0):
+                return action  # most often
             if action is None:
                 raise ValueError("say which arm was pulled: action=")
             if _several(action):

@@ -1,7 +1,6 @@
 """`ask_many` and `tell_many` of an agent: one batch of decisions, one batch of rewards."""
 
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import replace
@@ -16,6 +15,7 @@ from adats.agents.decision import Decision
 from adats.agents.decision_numbers import OF_A_BATCH
 from adats.agents.decisions import Column, Decisions, columns_of, named, task_column
 from adats.agents.errors import RowsError
+from adats.agents.renewals import Renewals
 from adats.agents.reward_tables import (
     bad_rows,
     decision_ids,
@@ -47,8 +47,7 @@ class BatchVerbs:
     _number: int  # of the agent, in the numbers of its decisions
     _rewarded: BoolArray  # which decisions of batches have their reward
     _columns: bool | None  # whether tasks are in columns; None: if there are many
-    _stale: list[Task] | None
-    _turns: OrderedDict[Task, None]
+    _renewals: Renewals
     _kept: dict[Task, TaskState | None] | None
     _said_one_by_one: bool
     _detector: Detector | None
@@ -152,7 +151,8 @@ class BatchVerbs:
         except BaseException:
             self._rng.bit_generator.state = before
             raise
-        self._meta, self._time, self._stale = meta, newest, None
+        self._meta, self._time = meta, newest
+        self._renewals.look_again()
         self._put_back(book)
         if counts is not None:
             self._rewarded = decision_numbers.with_rewards(self._rewarded, counts)
@@ -281,14 +281,13 @@ class BatchVerbs:
         counts = self._counts_of(decision_ids(columns))
         self._kept = {task: self._book.get(task) for task in tasks_in(columns)}
         meta, count, rewarded = (self._meta, self._time), self._decisions, self._rewarded
-        turns, detector = self._turns.copy(), copy(self._detector)
+        renewals, detector = copy(self._renewals), copy(self._detector)
         try:
             for i, options in enumerate(rows):  # noqa: B007
                 self.tell(**options)
         except BaseException as error:
             self._restore(self._kept, meta, count)
-            self._rewarded, self._turns = rewarded, turns
-            self._detector = detector
+            self._rewarded, self._renewals, self._detector = rewarded, renewals, detector
             if isinstance(error, ValueError):
                 more = bad_rows(rows[i + 1 :], self._setup.arms, self._meta)
                 raise RowsError([i, *more], str(error)) from None
@@ -301,7 +300,8 @@ class BatchVerbs:
     def _restore(
         self, kept: dict[Task, TaskState | None], taught: tuple[MetaBelief, float], count: int
     ) -> None:
-        (self._meta, self._time), self._decisions, self._stale = taught, count, None
+        (self._meta, self._time), self._decisions = taught, count
+        self._renewals.look_again()
         for task, state in kept.items():
             if state is not None:
                 self._book.put(task, state)

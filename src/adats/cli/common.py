@@ -182,9 +182,9 @@ def command_line() -> str:
     return shlex.join(["adats", *sys.argv[1:]])
 
 
-def check_folder(out: Path | None) -> None:
+def check_folder(out: Path | None, option: str = "--out") -> None:
     if out is not None and out.exists() and not out.is_dir():
-        raise ValueError(f"--out {out} is a file; give a folder")
+        raise ValueError(f"{option} {out} is a file; give a folder")
 
 
 def check_file(option: str, path: Path | None) -> None:

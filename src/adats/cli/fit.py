@@ -67,7 +67,7 @@ def fit(
     Several files of statistics, kept by --stats, are added. Do not tell an agent the tasks of a
     log that its prior was fitted to: they would count twice.
     """
-    check_folder(report)
+    check_folder(report, "--report")
     check_file("--out", out)
     check_file("--stats", stats)
     if report is not None:

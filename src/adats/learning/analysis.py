@@ -4,13 +4,14 @@ import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property, reduce, wraps
 from operator import add
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
+from adats.agents.agent import THREADS
 from adats.learning import logs
 from adats.learning.checks import (
     TASKS,
@@ -150,6 +151,29 @@ class Analysis:
         return write_report(folder, self, command)
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _one_thread(work: Callable[P, T]) -> Callable[P, T]:
+    """Matrices of arms are small: threads of linear algebra would wait for each other, for twice
+    the time on a busy machine. Where their number was asked for, it stays."""
+
+    @wraps(work)
+    def alone(*args: P.args, **kwargs: P.kwargs) -> T:
+        if kwargs.get("model") == "linear" or THREADS & os.environ.keys():
+            return work(*args, **kwargs)
+        try:
+            from threadpoolctl import threadpool_limits
+        except ImportError:
+            return work(*args, **kwargs)
+        with threadpool_limits(1):
+            return work(*args, **kwargs)
+
+    return alone
+
+
+@_one_thread
 def analyse(
     source: Any,
     *,
@@ -224,6 +248,7 @@ def analyse(
     return result
 
 
+@_one_thread
 def fit(
     source: Any,
     *,
@@ -243,7 +268,7 @@ def fit(
     told = _read(source, model, on_bad, columns)
     found = estimate(told.table, model=model, diagonal=diagonal, structure=structure)
     for text in _warnings(told, batch):
-        warnings.warn(text, stacklevel=2)
+        warnings.warn(text, stacklevel=3)
     return found.meta
 
 

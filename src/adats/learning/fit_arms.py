@@ -224,7 +224,8 @@ def few_tasks(table: ArmTable) -> tuple[str, ...]:
             "their spreads are rough",
         )
     return tuple(
-        f"arm {arm!r} was pulled in {n} tasks: below {least} its spread is rough" for arm, n in rare
+        f"arm {arm!r} was pulled in {n} task{'s' * (n != 1)}: below {least} its spread is rough"
+        for arm, n in rare
     )
 
 

@@ -109,7 +109,7 @@ def sentence(verdict: Verdict) -> str:
         who = "one agent for all" if pool else "each task by itself"
     size = f"{part:.0%} (90 % interval: {low:.0%} to {high:.0%}) of the regret of {whose}"
     if verdict.answer == "one for all":
-        return f"{start} Tasks are so alike that {who} saves {size}."
+        return f"{start} Tasks are too alike, or too short, to be told apart: {who} saves {size}."
     only = "saves" if verdict.answer == "share" else "would save"
     return f"{start} {who.capitalize()} {only} {size}."
 

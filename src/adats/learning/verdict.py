@@ -28,6 +28,7 @@ WORTH = 0.05  # the part of the regret below which a saving is not worth the tro
 MANY = 400  # tasks from which on permutations are replaced by their limit
 OFTEN = 20  # tasks that an arm must occur in for that limit
 PERMUTATIONS = 399
+SMALL = 1e-9  # a chance that nobody need know better
 
 
 class Verdict(NamedTuple):
@@ -142,7 +143,7 @@ def judged(
     if together and apart and over_pooled.high >= WORTH:
         answer, why = "share", both
     elif together and (over_pooled.high < WORTH or over_pooled.part <= 0):
-        answer, why = "one for all", f"tasks are so alike that {pool}"
+        answer, why = "one for all", f"tasks are too alike, or too short, to be told apart: {pool}"
     elif over_alone.high < WORTH:
         answer, why = "each for itself", alone
     else:
@@ -164,11 +165,15 @@ def _said(saving: Saving, rival: str) -> str:
 
 def _chances(names: float, level: float, gain: Gain, adapting: Gain) -> str:
     return (
-        f"if names of arms meant nothing, they would differ as much with chance {names:.2g}; if "
-        f"tasks had no level, with chance {level:.2g}; tasks that were held out gain "
+        f"if names of arms meant nothing, they would differ as much with chance {_odds(names)}; if "
+        f"tasks had no level, with chance {_odds(level)}; tasks that were held out gain "
         f"{gain.mean:+.3g} ± {gain.error:.2g} over playing alone, and a pull there, after half of "
         f"the task, {adapting.mean:+.3g} ± {adapting.error:.2g} over the arm that is best for all"
     )
+
+
+def _odds(chance: float) -> str:
+    return f"{chance:.2g}" if chance > SMALL else f"under {SMALL:g}"
 
 
 # tests on counts by task and arm: do names matter, does the level, is the log adaptive?

@@ -25,10 +25,8 @@ def evolve(old: T, **changes: object) -> T:
     """A copy with some fields changed; what was worked out from the old ones is not copied."""
     cls: Any = type(old)
     new: T = object.__new__(cls)
-    for name in _field_names(cls):
-        put(new, name, getattr(old, name))
-    for name, value in changes.items():
-        put(new, name, value)
+    known = vars(old)
+    put(new, "__dict__", {name: known[name] for name in _field_names(cls)} | changes)
     return new
 
 

@@ -104,8 +104,9 @@ class MetaBase(ABC, Generic[S, D]):
         """
         del changed
         new = self.digest(stats)
-        said = old.message if weight is None else weight * old.message
-        return new, evolve(self, total=self.total.swap(said, new.message))
+        if weight is not None:
+            return new, self.absorb(new.message - weight * old.message)
+        return new, evolve(self, total=self.total.swap(old.message, new.message))
 
     def replace_tasks(
         self, changes: Sequence[tuple[D, S, Collection[int]]]

@@ -14,6 +14,16 @@ def two_sum(a: float, b: float) -> tuple[float, float]:
     return total, (a - (total - back)) + (b - back)
 
 
+def swapped(high: float, low: float, old: float, new: float) -> tuple[float, float]:
+    """An entry of a compensated sum, with one term in and another out, as `Sum.swap` has it."""
+    added = high + new
+    back = added - high
+    lost = (high - (added - back)) + (new - back)
+    total = added - old
+    back = total - added
+    return total, low + (lost + ((added - (total - back)) - (old + back)))
+
+
 def two_sums(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The same of arrays."""
     total = a + b

@@ -10,14 +10,14 @@ from numpy.typing import ArrayLike
 
 from adats.models.core import checks
 from adats.models.core.errors import InvalidValue
-from adats.models.core.frozen import FieldOf, evolve, fill, put, unchecked
+from adats.models.core.frozen import FieldOf, fill, put, unchecked
 from adats.models.core.linalg import part_of
 from adats.models.core.many import summed
 from adats.models.core.meta import MetaBase
 from adats.models.core.names import arm_names, grown_names, no_design
 from adats.models.core.registry import register
 from adats.models.core.stats import ArmStats
-from adats.models.core.sums import Sum, two_sum
+from adats.models.core.sums import Sum, swapped
 from adats.models.core.types import Arm, Design, FloatArray, JsonDict, N, Rng
 from adats.models.gaussian.belief import LOG_2PI, GaussianArms
 
@@ -250,8 +250,8 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
             return digest, meta
         m, h, grown, base, fit = arm_digest(*stats.table, *self.scales.constants)
         message = np.concatenate([m, h, -0.5 * (base + np.log(grown) + fit)])
-        total = self.total.swap(weight * old.message, message)
-        return GaussianDigest(stats, message, 1.0 / grown), evolve(self, total=total)
+        more = self.absorb(message - weight * old.message)
+        return GaussianDigest(stats, message, 1.0 / grown), more
 
     def replace_tasks(
         self, changes: Sequence[tuple[GaussianDigest, ArmStats, Iterable[int]]]
@@ -272,10 +272,8 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
                 *parts, keep[i] = arm_message(*stats.table[:, i].tolist(), *of_arm)
                 sums = []
                 for k, new in zip((i, arms + i, 2 * arms + i), parts, strict=True):
-                    value, lost = two_sum(high.item(k), new)
-                    value, more = two_sum(value, -message.item(k))
-                    high[k], low[k] = value, (rest := low.item(k) + (lost + more))
-                    message[k] = new
+                    value, rest = swapped(high.item(k), low.item(k), message.item(k), new)
+                    high[k], low[k], message[k] = value, rest, new
                     sums.append(value + rest)
                 width = scales.meta_variance.item(i)
                 mean[i], variance[i] = meta_posterior(of_arm[0], width, sums[0], sums[1])

@@ -263,10 +263,10 @@ class LatentBase(Anchored[S, D]):
 
 
 def framed(terms: FloatArray, phi: FloatArray) -> FloatArray:
-    """What is said of (Φmu, 1) as what that says of (mu, 1)."""
-    frame = np.zeros((len(phi) + 1, phi.shape[1] + 1))
-    frame[:-1, :-1], frame[-1, -1] = phi, 1.0
-    found: FloatArray = np.matmul(frame.T, np.matmul(terms, frame))
+    """What is said of (Φmu, 1) as what that says of (mu, 1); of one Φ, or of each of a stack."""
+    frame = np.zeros((*phi.shape[:-2], phi.shape[-2] + 1, phi.shape[-1] + 1))
+    frame[..., :-1, :-1], frame[..., -1, -1] = phi, 1.0
+    found: FloatArray = np.matmul(np.swapaxes(frame, -1, -2), np.matmul(terms, frame))
     return found
 
 

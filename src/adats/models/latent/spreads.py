@@ -17,6 +17,7 @@ from adats.models.core import linalg
 from adats.models.core.stats import ArmStats
 from adats.models.core.types import Design, FloatArray
 from adats.models.latent import sites as ep
+from adats.models.latent.base import framed
 from adats.models.latent.family import Family
 from adats.models.latent.full import FullSpread
 from adats.models.latent.level import LevelSpread
@@ -273,9 +274,7 @@ def _total(log: Log, messages: Iterable[tuple[slice, FloatArray]]) -> FloatArray
             total += found.sum(axis=0)
             continue
         phi = log.designs[part] if len(log.designs) > 1 else log.designs
-        wide = np.zeros((len(phi), found.shape[-1], size))
-        wide[:, :-1, :-1], wide[:, -1, -1] = phi, 1.0
-        total += (np.swapaxes(wide, -1, -2) @ found @ wide).sum(axis=0)
+        total += framed(found, phi).sum(axis=0)
     return total
 
 

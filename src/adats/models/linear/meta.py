@@ -301,9 +301,13 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
     ) -> tuple[LinearDigest, Self]:
         del changed
         new = self.digest(stats, design=None if old.design is self.design else old.design)
-        said = old.message if weight is None else weight * old.message
-        total = self.total.swap(said, new.message)
-        return new, evolve(self, total=total)
+        if weight is not None:
+            return new, self.absorb(new.message - weight * old.message)
+        grown = object.__new__(type(self))  # as `evolve` has it, written out: this is the hot path
+        known = vars(grown)
+        known.update(vars(self), total=self.total.swap(old.message, new.message))
+        known.pop("_known_mu", None)
+        return new, grown
 
     def log_evidence(self) -> float:
         """Log density of all absorbed rewards, mu integrated out."""

@@ -1,9 +1,9 @@
 """Whether a store in SQLite is as it was written: all of it at once, or slice by slice.
 
 A slice is some rows of a table: their checksums, and that their numbers and every index lead to
-them. After the last slice of a table the entries of its indices are counted, so that no row can be
-gone. The pages of a small table are looked at too: SQLite does that all at once, and whoever
-forgets a task would wait for it.
+them. Then come slices of its indices: each entry has to lead to a row that has it, so that no row
+can be gone. However large a store is, a look at it is short: whoever forgets a task waits for it.
+The pages of a small table are looked at too, which SQLite does all at once.
 """
 
 import sqlite3
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from adats.service.stores.sqlite import SQLiteReadView
 
 SLICE = 1000  # rows
+ENTRIES = 3  # of an index are looked at in the time of a row
 MOST_FOR_PAGES = 20_000  # rows of a table whose pages are looked at all at once
 
 
@@ -69,6 +70,7 @@ PARTIAL = {  # only where it is not null
     "tasks_by_size": "size",
     "decisions_due": "due",
 }
+NOT_NULL = {"rewards_by_name": "decision"}  # what an index is read by, as others may be null
 
 
 class Scrub:
@@ -79,33 +81,37 @@ class Scrub:
         self.rounds = 0  # through all tables
 
     def _start(self, table: str) -> None:
-        self._table, self._last, self._rows = table, 0, 0
-        self._forgotten: int | None = None  # tasks, when the first slice was looked at
+        self._table, self._last, self._rows, self._rows_left = table, 0, 0, True
+        self._indices = list(TABLES[table].indices)  # that are still to be looked at
+        self._entry: tuple[Any, ...] | None = (
+            None  # of the first of them: where the last slice ended
+        )
 
     def step(self, view: "SQLiteReadView", limit: int = SLICE) -> list[str]:
         """Look at the next slice; what is wrong with it."""
         table = self._table
-        (forgotten,) = view.look(
-            lambda connection: connection.execute(
-                "SELECT count(*) FROM changes WHERE kind = 'forget'"
-            ).fetchone()
-        )
-        if self._forgotten is None:
-            self._forgotten = forgotten
-        found, size, last = view.look(partial(_slice, table=table, after=self._last, limit=limit))
-        self._rows += size
-        if last is not None:
-            self._last = last
-            return found
-        if forgotten == self._forgotten and not found:  # nothing was taken out meanwhile
-            found += view.look(lambda connection: list(_counted(connection, table, self._rows)))
-        if self._rows <= MOST_FOR_PAGES:
-            found += view.look(lambda connection: list(_pages(connection, table)))
-        if table == "experiments":
-            found += _check_sums(view)
-        following = dict(zip(TABLES, [*TABLES][1:], strict=False)).get(table)
-        self.rounds += following is None
-        self._start(following or next(iter(TABLES)))
+        if self._rows_left:
+            look = partial(_slice, table=table, after=self._last, limit=limit)
+            found, size, last = view.look(look)
+            self._rows += size
+            if last is not None:
+                self._last = last
+                return found
+            if self._rows <= MOST_FOR_PAGES:
+                found += view.look(lambda connection: list(_pages(connection, table)))
+            if table == "experiments":
+                found += _check_sums(view)
+            self._rows_left = False
+        else:
+            entries = partial(_entries, table=table, index=self._indices[0])
+            look_at = partial(entries, after=self._entry, limit=ENTRIES * limit)
+            found, self._entry = view.look(look_at)
+            if self._entry is None:
+                del self._indices[0]
+        if not self._indices:
+            following = dict(zip(TABLES, [*TABLES][1:], strict=False)).get(table)
+            self.rounds += following is None
+            self._start(following or next(iter(TABLES)))
         return found
 
 
@@ -194,18 +200,49 @@ def _pages(connection: sqlite3.Connection, table: str) -> Iterator[str]:
             yield f"{table}: {' '.join(line.split())}; restore a copy of the store"
 
 
-def _counted(connection: sqlite3.Connection, table: str, size: int) -> Iterator[str]:
-    """Whether indices have as many entries as there are rows."""
-    for index in TABLES[table].indices:
-        where, due = "", size
-        if index in PARTIAL:
-            where = f"WHERE {PARTIAL[index]} IS NOT NULL"
-            sql = f"SELECT count(*) FROM {table} NOT INDEXED {where}"
-            (due,) = connection.execute(sql).fetchone()
-        sql = f"SELECT count(rowid) FROM {table} INDEXED BY {index} {where}"  # count(*): any index
-        (entries,) = connection.execute(sql).fetchone()
-        if entries != due:
-            yield f"{table} has {due} rows, {index} {entries}; restore a copy of the store"
+def _entries(
+    connection: sqlite3.Connection,
+    table: str,
+    index: str,
+    after: tuple[Any, ...] | None,
+    limit: int,
+) -> tuple[list[str], tuple[Any, ...] | None]:
+    """What is wrong with some entries of an index, and the last; None if it was the last of all.
+
+    Entries are read on from the last one: first the rest of those that differ in their row only.
+    """
+    columns = TABLES[table].indices[index]
+    key = NOT_NULL.get(index, columns)
+    same = " AND ".join(f"t.{name} IS s.{name}" for name in columns.split(", "))
+    entries = (
+        f"SELECT NOT EXISTS (SELECT 1 FROM {table} t NOT INDEXED WHERE t.rowid = s.rowid AND "
+        f"{same}), {key}, s.rowid FROM {table} s INDEXED BY {index} "
+        f"WHERE {PARTIAL.get(index, 'rowid')} IS NOT NULL"
+    )
+    order = f"ORDER BY {key}, s.rowid" if key == columns else f"ORDER BY {key}"
+    rows: list[tuple[Any, ...]] = []
+    try:
+        if after is None:
+            rows = connection.execute(f"{entries} {order} LIMIT ?", (limit,)).fetchall()
+        else:
+            *at, row = after
+            places = ", ".join("?" * len(at))
+            if key == columns:
+                rest = f"{entries} AND ({key}) = ({places}) AND s.rowid > ? {order} LIMIT ?"
+                rows = connection.execute(rest, (*at, row, limit)).fetchall()
+            following = f"{entries} AND ({key}) > ({places}) {order} LIMIT ?"
+            rows += connection.execute(following, (*at, limit - len(rows))).fetchall()
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        if isinstance(error, sqlite3.OperationalError) and "decode" not in str(error):
+            raise
+        return [f"{index} cannot be read: {error}; restore a copy of the store"], None
+    last = rows[-1][1:] if len(rows) == limit else None
+    if last is not None and key != columns:  # the others with the last key come next
+        rows = [row for row in rows if row[1] != last[0]] or rows
+        last = rows[-1][1:]
+    lost = sum(row[0] for row in rows)
+    found = [f"{lost} rows of {table} are in {index} only; restore a copy of the store"]
+    return found if lost else [], last
 
 
 def _check_sums(view: "SQLiteReadView") -> list[str]:

@@ -8,7 +8,7 @@ import numpy as np
 from adats.models import LinearBelief, LinearStats
 from adats.models.core.linalg import ALLOWED
 from adats.models.core.types import FloatArray, Rng
-from adats.simulation.kernels.common import Policy, World, compiled, fresh
+from adats.simulation.kernels.common import Policy, World, compiled, fresh, inlined
 from adats.simulation.kernels.indices import index_arm, loop_of
 from adats.simulation.kernels.registry import TS, LoopInput
 
@@ -141,7 +141,7 @@ def no_data(size: int) -> Inner:
     return np.zeros((size, size + 1)), np.ones(size), np.ones(size)
 
 
-@compiled
+@inlined
 def draw(columns: FloatArray, scale: FloatArray, rng: Rng, u: FloatArray) -> None:
     """Fill u = L⁻ᵀ (mean row + D^-½ z) with z standard normal."""
     size = u.size

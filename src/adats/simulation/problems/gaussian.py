@@ -15,7 +15,6 @@ from adats.simulation.problems.problem import (
     Start,
     UnknownSpread,
     arms_model,
-    arms_rows,
 )
 
 
@@ -47,7 +46,7 @@ class GaussianProblem(UnknownSpread[GaussianModel]):
     def instance(self, start: Start, rounds: int, rng: Rng) -> Instance:
         normals = rng.standard_normal(self.arms + rounds)
         theta = self.around(start.mu, normals[: self.arms])
-        return Instance(theta, normals[self.arms :], arms_rows(self))
+        return Instance(theta, normals[self.arms :], self.arm_rows)
 
 
 register(GaussianProblem, "gaussian", **GAUSSIAN_ARMS)

@@ -194,6 +194,11 @@ class GaussianRewards(BuiltInProblem[M]):
         """Whether it has covariances, so that its model is a linear one."""
         return self.meta_cov is not None or self.task_cov is not None
 
+    @cached_property
+    def arm_rows(self) -> FloatArray | None:
+        """The features of Gaussian arms in that model; None where they are independent."""
+        return np.eye(self.arms)[None] if self.correlated else None
+
     def meta_spread(self) -> FloatArray | float:
         """Σ_q, as a linear model takes it."""
         return _as_cov(self.meta_scale, self.meta_cov)
@@ -250,11 +255,6 @@ def arms_model(
         return LinearMeta(mean, problem.meta_spread(), task_cov=spread, noise=noise)
     own = problem.task_scale if task_scale is None else task_scale
     return GaussianMeta(mean, problem.meta_scale, task_scale=own, noise=noise)
-
-
-def arms_rows(problem: GaussianRewards[GaussianModel]) -> FloatArray | None:
-    """The features of arms in that model."""
-    return np.eye(problem.arms)[None] if problem.correlated else None
 
 
 # Candidates for σ_0 in units of σ: from what 200 rounds cannot tell from no spread at all (they

@@ -20,7 +20,6 @@ from adats.simulation.problems.problem import (
     Instance,
     Start,
     arms_model,
-    arms_rows,
     padded,
 )
 
@@ -46,7 +45,7 @@ class GaussianSets(GaussianRewards[GaussianModel]):
     def instance(self, start: Start, rounds: int, rng: Rng) -> Instance:
         theta = self.around(start.mu, rng.standard_normal(self.arms))
         draws = rng.standard_normal((rounds, self.arms))
-        return Instance(self.clipped(theta), draws, arms_rows(self))
+        return Instance(self.clipped(theta), draws, self.arm_rows)
 
     def first(self, start: Start) -> IntArray:  # noqa: ARG002
         return self._cover
