@@ -30,7 +30,7 @@ from adats.learning.checks import (
 from adats.learning.effects import counted
 from adats.learning.fit_common import Fitted, Worth, prior_of_others, worth
 from adats.learning.fitting import Structure, StructureScore, check, chosen, compare, estimate
-from adats.learning.half_lives import NO_TIMES, HalfLives, faded_prior, half_lives
+from adats.learning.half_lives import NO_TIMES, ChosenHalfLives, faded_prior, half_lives
 from adats.learning.linear import linear_verdict
 from adats.learning.log_columns import Plan, planned
 from adats.learning.tables import evenly, is_statistics, load_statistics
@@ -84,7 +84,7 @@ class Analysis:
     warnings: tuple[str, ...]
     dropped: int  # bad rows that were left out
     without_names: Any = None  # the prior in which arms are exchangeable, if that is another
-    half_lives: HalfLives | None = None  # if they were asked for
+    half_lives: ChosenHalfLives | None = None  # if they were asked for
     faded: Any = None  # the prior, if what tasks teach has a half-life
 
     @property
@@ -365,7 +365,7 @@ def _has_times(told: _Source) -> bool:
     return table.arms is None or not table.packed
 
 
-def _half_lives(told: _Source, found: Fitted) -> tuple[HalfLives, Any]:
+def _half_lives(told: _Source, found: Fitted) -> tuple[ChosenHalfLives, Any]:
     """Half-lives that predict better, and what the log taught if that has one."""
     table, log = told.table, told.log
     rows = logs.rows(log, tasks=logs.spread(table.tasks, TASKS), arms=table.arms)

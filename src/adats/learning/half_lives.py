@@ -45,7 +45,7 @@ class HalfLifeScore(NamedTuple):
         return self.gain > max(SURE * self.error, LEAST)
 
 
-class HalfLives(NamedTuple):
+class ChosenHalfLives(NamedTuple):
     """The half-lives that a log speaks for, in seconds, and all that were tried."""
 
     half_life: float | None
@@ -97,7 +97,7 @@ def _gain(score: HalfLifeScore) -> str:
     return f"{score.gain:+.2g} ± {score.error:.2g} of log density a task"
 
 
-def half_lives(table: Table, fitted: Fitted, rows: Sequence[TaskRows]) -> HalfLives:
+def half_lives(table: Table, fitted: Fitted, rows: Sequence[TaskRows]) -> ChosenHalfLives:
     """Half-lives by scores; `rows` has tasks of the table with their times.
 
     First those of what tasks teach are tried, from the time of the log downwards, as long as it
@@ -108,7 +108,7 @@ def half_lives(table: Table, fitted: Fitted, rows: Sequence[TaskRows]) -> HalfLi
     timed = [one for one in some if one.rewards.size and np.isfinite(one.times[:ROWS]).all()]
     count = sum(one.rewards[:ROWS].size for one in timed)
     if len(timed) < FEWEST:
-        return HalfLives(None, None, (), len(timed), count)
+        return ChosenHalfLives(None, None, (), len(timed), count)
     game = PlayedAgain(fitted, timed, [place[one.task] for one in timed])
     span = max(one.times[:ROWS].max() for one in timed) - min(one.times[0] for one in timed)
     durations = [float(np.ptp(one.times[:ROWS])) for one in timed]
@@ -118,7 +118,7 @@ def half_lives(table: Table, fitted: Fitted, rows: Sequence[TaskRows]) -> HalfLi
         of_prior, prior = game.search(lambda life: (None, life), float(span))
     of_own, own = game.search(lambda life: (life, prior), 2.0 * float(np.median(durations)))
     scores = (*of_prior, *of_own)
-    return HalfLives(own, prior, scores, len(timed), count)
+    return ChosenHalfLives(own, prior, scores, len(timed), count)
 
 
 def widened(fitted: Fitted) -> Any:
