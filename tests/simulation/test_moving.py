@@ -7,7 +7,7 @@ import pytest
 
 import adats
 from adats.agents.prior_source import Drawn, Fixed
-from adats.simulation import Learner, simulate
+from adats.simulation import AGENTS, Learner, simulate
 from adats.simulation.filters import DecayAgent, FilterAgent, Pull
 from adats.simulation.kernels import registry
 from adats.simulation.memory import Decay, ExactFilter, HalfLives, ToldChanges
@@ -63,9 +63,20 @@ def same(one, other, rtol=1e-9):
 # how they move
 
 
+ALL = [name for name, agent in AGENTS.items() if agent.prior == "problem"]
+
+
 def test_without_movement_it_is_the_problem_that_stays():
-    still = played(GaussianProblem(**SPREAD), ["ada-ts", "ts", "oracle-ts", "ada-index", "ada-far"])
-    same(still, played(MOVES["still"], still.agents))
+    for options in ({}, {"explore_first": True}, {"delay": 3}):
+        few = {"tasks": 3, "rounds": 25, "runs": 2} | options
+        still = played(GaussianProblem(**SPREAD), ALL, **few)
+        same(still, played(MOVES["still"], ALL, **few))
+
+
+def test_every_agent_plays_where_arms_move_as_in_the_plain_loop(monkeypatch):
+    few = {"tasks": 3, "rounds": 25, "runs": 2}
+    fast = played(MOVES["all"], ALL, **few)
+    same(fast, interpreted(monkeypatch, MOVES["all"], ALL, **few))
 
 
 @pytest.mark.statistical

@@ -88,7 +88,7 @@ def _gaussian(
     play.on(problems.GaussianProblem(arms, mu=_numbers(mu), **spreads.settings()))
 
 
-Life = Annotated[float | None, typer.Option(help="Of ada-life, in tasks' lengths; 0: none.")]
+Life = Annotated[float, typer.Option(help="Of ada-life, in tasks' lengths; 0: none.")]
 FROM_0 = "numbers, counted from 0, with commas between."
 MuJumps = Annotated[str | None, typer.Option(help=f"Tasks before which mu is drawn anew: {FROM_0}")]
 ThetaJumps = Annotated[

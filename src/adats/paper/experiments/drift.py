@@ -63,7 +63,8 @@ LONG: Agents = {
     "prior half-life 5 tasks": _lives(None, 5.0),
     "both 5 tasks": _lives(5.0, 5.0),
 }
-# The half-lives below, ours and theirs, are the best of pilots with other seeds and other arms.
+# The half-lives below, ours and theirs, are those of pilots with other seeds, over several numbers
+# of arms. Half a task is the time from one change to the next.
 AFTER_MU: Agents = {
     "prior half-life 1 task": _lives(None, 1.0),
     "finite horizon, prior half-life 1 task": _lives(None, 1.0, "index"),
@@ -173,18 +174,18 @@ _ALL = DriftExperiment(
         "anew around μ_*. *Walks*: μ_* takes a step from task to task and θ_s one from round to "
         "round. *Seasons*: every arm rises and falls by 0.4, each at its own time. *Detector*: "
         "σ_q = 1; what AdaTS saw in every run is told to the detector of changes, where nothing "
-        "moves and where every arm goes up or down by σ_0 before task 21. Regret is "
-        "against the θ_s of the round. Half-lives are of rewards within a task, prior half-lives "
-        "of tasks in what all taught; both are in lengths of a task. AdaTS forgets nothing, and TS "
-        "solves each task alone. All agents use Thompson "
+        "moves and where every arm goes up or down by σ_0 before task 21. Regret is against the "
+        "θ_s of the round. Half-lives are of rewards within a task, prior half-lives of tasks in "
+        "what all taught; both are in lengths of a task. AdaTS forgets nothing, and TS solves each "
+        "task alone. All agents use Thompson "
         "sampling but where “finite horizon” or “greedy” is said. “Told the change” starts anew "
         "when μ_* jumps, and a new task when θ_s does. “Exact filter” is Thompson sampling by the "
         "Kalman filter that is told the sizes of steps. “Exponential”, “stabilized” and "
         "“directional” are bayesianbandits' rules of forgetting, from the marginal prior and told "
         "σ, as an agent for each task or as one for all tasks. (Of single arms its two directional "
         "rules are one: an arm forgets when it has a reward.) Half-lives, ours and theirs, were "
-        "chosen by pilots with other seeds and other arms. The paper has no such experiment: the "
-        "claims below are our own questions."
+        "chosen by pilots with other seeds, over several numbers of arms. The paper has no such "
+        "experiment: the claims below are our own questions."
     ),
     panels=(
         _still(2, 0.2, 200),

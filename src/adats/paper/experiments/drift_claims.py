@@ -33,9 +33,7 @@ def regret_of(o: Outcome, agent: str) -> FloatArray:
 
 
 def _at_most(part: str, agent: str, than: str, high: float) -> Measures:
-    return lambda outcomes: (
-        _ratio(o, agent, than, high) for o in of_part(part, outcomes) if agent in o.panel.agents
-    )
+    return lambda outcomes: (_ratio(o, agent, than, high) for o in of_part(part, outcomes))
 
 
 def _ratio(o: Outcome, agent: str, than: str, high: float) -> Measure:

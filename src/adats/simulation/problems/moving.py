@@ -83,4 +83,5 @@ class MovingProblem(GaussianProblem):
         return added
 
 
+register(MovingProblem, "ensemble")  # no loops: those of a problem that stays do not serve
 register(MovingProblem, "gaussian", play="moving.play", learn="gaussian.learn", aged="moving.aged")
