@@ -188,7 +188,7 @@ def outcomes():
 
 
 def test_figure_shows_the_ratios(outcomes):
-    figure = spread_figure(outcomes, EXPERIMENT.columns)
+    figure = spread_figure(outcomes)
     assert len(figure.axes) == 12
     titles = [axes.get_title(loc="left") for axes in figure.axes]
     assert ["σ_0" in title for title in titles] == [False, False, True] * 4

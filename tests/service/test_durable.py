@@ -181,6 +181,50 @@ def test_a_group_begins_while_the_last_one_is_not_on_the_disk(tmp_path, monkeypa
     local.close()
 
 
+def test_what_was_saved_after_a_log_that_did_not_reach_the_disk_fails_too(tmp_path, monkeypatch):
+    """The system may say that all is well the next time, and has forgotten what it lost."""
+    local, real = Local(tmp_path / "x.db"), sqlite_store.sync_file
+    local.put("x", GAUSSIAN)
+    failed, syncs = threading.Event(), []
+
+    def sync_file(file):
+        syncs.append(file)
+        if len(syncs) == 1:
+            failed.wait(30)
+            raise OSError(errno.EIO, "Input/output error")
+        real(file)
+
+    monkeypatch.setattr(sqlite_store, "sync_file", sync_file)
+
+    async def play():
+        queue = CommitQueue(local.engine)
+        queue.start()
+
+        def ask(name):
+            asked = DecisionRequest("t", name)
+            return asyncio.create_task(queue.do(local.engine.decide, "default", "x", asked))
+
+        asked = []
+        for name in ("d0", "d1"):
+            asked.append(ask(name))
+            saved = queue.groups
+            while queue.groups == saved:
+                await asyncio.sleep(0.001)
+        failed.set()
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        trouble = queue.trouble
+        again = [await ask(name) for name in ("d0", "d1", "d2")]
+        await queue.close()
+        return found, trouble, again, queue.trouble
+
+    found, trouble, again, in_the_end = asyncio.run(play())
+    assert [type(one) for one in found] == [StoreError, StoreError]
+    assert (type(trouble), in_the_end) == (StoreError, None)
+    assert [one.decision_id for one in again] == ["d0", "d1", "d2"]
+    assert [row.decision_id for row in local.store.decisions(1)] == ["d0", "d1", "d2"]
+    local.close()
+
+
 def test_operations_of_many_connections_share_commits(tmp_path):
     db = tmp_path / "x.db"
     clients = [Client(number, seed=4) for number in range(32)]

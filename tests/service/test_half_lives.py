@@ -11,6 +11,7 @@ import time
 import numpy as np
 import pytest
 
+from adats.models.latent import anchors
 from adats.service import folds
 from adats.service.audit import check_store
 from adats.service.copying import copy_store
@@ -267,6 +268,29 @@ def test_a_task_weighs_less_for_others_and_not_for_itself(local):
     assert local.task("x", "t").parts[0].mean == pytest.approx(own.mean, abs=1e-12)
     after = local.meta("x").parts[0]
     assert (after.mean, after.scale) == pytest.approx((0.0, 1.25**0.5), abs=1e-9)
+
+
+def test_tasks_that_weigh_nothing_are_not_worked_out_again(tmp_path, monkeypatch):
+    """Of clicks: others have their turn. What is left of them stays in the sum."""
+    monkeypatch.setattr(anchors, "FEW_REWARDS", 0.0)
+    local, generations = Local(tmp_path / "x.db"), []
+    local.put("x", CASES["clicks"].spec | {"prior_half_life": 10.0, "seed": 1})
+    for i in range(120):
+        local.decide("x", DecisionRequest(f"t{i}", f"d{i}"))
+        local.reward("x", RewardRequest(f"d{i}", float(i % 3 == 0)))
+        local.clock.time += 1.0 if i != 50 else 200.0
+    local.close()
+    with open_view(str(tmp_path / "x.db")) as view:
+        for _, row in view.tasks(1):
+            generations.append(row.generation)
+        snapshot = ServedExperiment(view.experiment("default", "x"), view).snapshot
+        first = snapshot.state_of(next(view.tasks(1))[1])
+    assert snapshot.is_light(first)
+    assert generations[:51] == [None] * 51
+    assert None not in generations[51:]
+    assert snapshot.meta.generation - min(generations[51:]) < 10  # not far behind
+    assert check_store(str(tmp_path / "x.db")) == []
+    assert replayed(str(tmp_path / "x.db"), tmp_path).decisions == 120
 
 
 def test_a_task_that_is_forgotten_was_never_there(url):

@@ -22,7 +22,7 @@ from adats.models.core.types import Belief, FloatArray, JsonDict, MetaBelief, Ta
 PRIOR, TASKS = "prior", "tasks"  # what may have changed: what tasks have in common, or tasks
 WARNING, ALARM = "warning", "alarm"
 LIMITS = {  # of the evidence: false ones are at most as frequent as one in so many
-    PRIOR: {WARNING: 500.0, ALARM: 5_000.0},  # tasks
+    PRIOR: {WARNING: 1e3, ALARM: 1e4},  # tasks
     TASKS: {WARNING: 2e5, ALARM: 2e6},  # rewards
 }
 FAR = 3.0  # normal scores beyond it are cut: outliers are no changes

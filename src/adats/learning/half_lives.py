@@ -22,11 +22,11 @@ NO_TIMES = (
 )
 TASKS, ROWS = 120, 60  # that are played again: so many tasks, evenly spaced, and their first rows
 FEWEST = 10  # tasks
-SURE = 2.0  # standard errors by which forgetting must predict better
+SURE = 2.5  # standard errors by which forgetting must predict better
+LEAST = 0.02  # of the log density of a task's rewards: less is not worth a half-life
 BLOCKS = 20  # of tasks in the order of time, between which errors are taken
 WIDTH = 2.0  # standard deviations of tasks: how far mu may be from that of the whole log
 SHORTEST = 256  # times that a half-life goes into the time of the log, or of a task, at most
-
 
 Pair = tuple[float | None, float | None]  # half-lives of rewards, and of what tasks teach
 SAID = {"half_life": "half-life", "prior_half_life": "prior half-life"}
@@ -42,7 +42,7 @@ class HalfLifeScore(NamedTuple):
 
     @property
     def sure(self) -> bool:
-        return self.gain > SURE * self.error
+        return self.gain > max(SURE * self.error, LEAST)
 
 
 class ChosenHalfLives(NamedTuple):
@@ -124,18 +124,18 @@ def half_lives(table: Table, fitted: Fitted, rows: Sequence[TaskRows]) -> Chosen
 def widened(fitted: Fitted) -> Any:
     """The prior before the log, around its mean: what a fit gives is sure of mu, and nothing of
     that fades. None for models whose meta-prior has no width."""
-    ratio = float(np.trace(fitted.task_cov)) / max(float(np.trace(fitted.mu_cov)), 1e-300)
+    apart, unsure = (float(np.diagonal(cov).mean()) for cov in (fitted.task_cov, fitted.mu_cov))
     try:
-        return fitted.meta.widen(WIDTH * math.sqrt(ratio))
+        return fitted.meta.widen(WIDTH * math.sqrt(apart / max(unsure, 1e-300)))
     except ValueError:
         return None
 
 
 def faded_prior(table: Table, fitted: Fitted, last: FloatArray, life: float) -> Any:
     """What the tasks of the log taught, each with its weight at the end of the log; `last` are the
-    times of their last rewards."""
+    times of their last rewards. A task without one is as old as the oldest."""
     meta, end = widened(fitted), np.nanmax(last)
-    for i, time in enumerate(last.tolist()):
+    for i, time in enumerate(np.nan_to_num(last, nan=np.nanmin(last)).tolist()):
         stats = meta.empty() + table.stats(i) if fitted.stats is None else fitted.stats(table, i)
         design = None if fitted.designs is None else fitted.designs[i]
         weight = math.exp2(-(end - time) / life)

@@ -101,7 +101,7 @@ class CommitQueue:
         self._wanted = 1
         self._expected = 0  # who waited when the last were answered, and those
         self._on_disk = 0  # operations that were saved and not answered
-        self._sync_time = 0.0  # mostly
+        self._sync_time = 0.0  # that the disk has taken lately
         self._thread = ThreadPoolExecutor(1, "commit")
         self._saved: list[CommitGroup] = []  # groups that may not be on the disk yet
         self._sync_thread = ThreadPoolExecutor(1, "sync")
@@ -233,8 +233,7 @@ class CommitQueue:
             self.engine.undo()
             await self._failed(error, group.jobs or self._kept_waiting(alone))
             return
-        if self._not_synced is None:
-            self.trouble = None
+        self.trouble = None
         self.groups += 1
         self._charge(group)
         if short:
@@ -255,9 +254,10 @@ class CommitQueue:
                     self._sync_thread, _timed, self.engine.store.sync
                 )
                 self._sync_time = (self._sync_time + seconds) / 2
-            except Exception as found:
+            except Exception as found:  # what was saved since builds on what may be lost
                 log.error("the store cannot be used: %s", found)
                 error = self.trouble = self._not_synced = found
+                groups, self._saved = groups + self._saved, []
             answered = 0
             for group in groups:
                 group.reply(error)

@@ -72,19 +72,19 @@ class Group:
         """Read what is not known yet, all at once; the experiments that have another version."""
         tasks = [key for key in keys.tasks if key not in self._tasks]
         decisions = [key for key in keys.decisions if key not in self._decisions]
-        rewards = [key for key in keys.rewards if _known_by(key) not in self._asked]
+        asked_for = {_known_by(key): key for key in keys.rewards}
+        rewards = {name: key for name, key in asked_for.items() if name not in self._asked}
         if not (tasks or decisions or rewards or keys.experiments):
             return {}
-        found = self._store.load(Keys(tasks, decisions, rewards, keys.experiments))
+        found = self._store.load(Keys(tasks, decisions, rewards.values(), keys.experiments))
         for task in tasks:
             self._tasks[task] = found.tasks.get(task)
         for task, state in found.tasks.items():  # those of decisions come with them
             self._tasks.setdefault(task, state)
         for task, learned in found.learned.items():
             self._learned.setdefault(task, learned)
-        for asked in rewards:
-            decisions.append((asked.experiment, asked.decision_id))
-            self._asked.add(_known_by(asked))
+        self._asked.update(rewards)
+        decisions += [name[:2] for name in rewards]
         for key in decisions:
             row = found.decisions.get(key)
             if row is not None and (row.experiment, row.task) in self._changes.forgotten:
@@ -281,7 +281,7 @@ def _name(told: RewardRow | RewardKey) -> _Name:
     if told.reward_id is not None:
         return _Name(told.reward_id, None)
     value = tuple(told.reward) if isinstance(told.reward, list) else told.reward
-    return _Name(None, value, tuple(sorted((told.metrics or {}).items())))
+    return _Name(None, value, tuple(sorted(told.metrics.items())) if told.metrics else ())
 
 
 def _known_by(key: RewardKey) -> tuple[int, str, _Name]:

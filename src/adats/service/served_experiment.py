@@ -57,7 +57,7 @@ class ServedExperiment:
             store,
             row.id,
             lambda design: self.snapshot.blank_of(design),
-            lambda stats: self.snapshot.meta.generation_of(stats),
+            lambda state: self.snapshot.generation_of(state),
             self._learn_again,
             aging=self.snapshot.aging,
         )
@@ -301,6 +301,9 @@ class ServedExperiment:
             return
         stale = iter(lambda: self._stale_tasks.next(meta), None)
         found = dict(islice(stale, meta.renewals(rewards)))
+        for task in [task for task, state in found.items() if self.snapshot.is_light(state)]:
+            del found[task]
+            self.task_cache.rewrite(task)  # as one that is never stale
         if self.past is not None:
             self.past.renew(found.items())
         setup, time = self.snapshot.setup, self.snapshot.time

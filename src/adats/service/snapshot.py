@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 import numpy as np
 
-from adats.agents.aging import NEVER
+from adats.agents.aging import LIGHT, NEVER
 from adats.agents.choice import Choice
 from adats.agents.decision import Decision
 from adats.agents.steps import Setup
@@ -171,6 +171,14 @@ class Snapshot(NamedTuple):
     def state_of(self, row: TaskRow) -> TaskState:
         """Of a task as it is kept."""
         return unpacked(row, self.blank_of, aging=self.aging)
+
+    def generation_of(self, state: TaskState) -> int | None:
+        """In which it was digested; None: it never gets stale."""
+        return None if self.is_light(state) else self.meta.generation_of(state.stats)
+
+    def is_light(self, state: TaskState) -> bool:
+        """Whether a task weighs so little that its digest is left as it is."""
+        return self.setup.weight(state, self.time) < LIGHT
 
     def opened(self, request: DecisionRequest, known: TaskState | None) -> TaskState:
         """The state of a task, which may be new; `Invalid` if it cannot be like this."""

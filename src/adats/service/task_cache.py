@@ -40,14 +40,14 @@ class TaskCache:
         store: TaskReader,
         experiment: int,
         blank_of: Callable[[FloatArray | None], TaskState],
-        generation_of: Callable[[Any], int | None],
+        generation_of: Callable[[TaskState], int | None],
         learn: Callable[[Task, TaskState, tuple[LearnedReward, ...]], TaskState],
         *,
         aging: bool = False,
     ) -> None:
         self._store, self._experiment = store, experiment
         self._blank_of = blank_of  # an empty state for a design: the size of its statistics
-        self._generation_of = generation_of  # in which statistics were digested
+        self._generation_of = generation_of  # in which a task was digested
         self._learn = learn  # a state with what it has learned since
         self._aging = aging  # whether rewards age: their times are kept
         self._states: OrderedDict[Task, TaskState] = OrderedDict()  # the last used last
@@ -105,7 +105,7 @@ class TaskCache:
         found = {}
         for task in self._changed:
             state = self._states[task]
-            generation = self._generation_of(state.stats)
+            generation = self._generation_of(state)
             found[str(task)] = _packed(state, generation, aging=self._aging)
         self._changed.clear()
         return found

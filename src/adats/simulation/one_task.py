@@ -77,11 +77,9 @@ def play_task(
     return stats
 
 
-def index_policy(
-    name: str, rounds: int, counted: FloatArray, delay: int = 0, width: float = CAUTION
-) -> CompiledPolicy:
-    """An index policy by its name, for a task of so many rounds; `width` is for "far"."""
-    levels = _widths(rounds, width) if name == "far" else _levels(rounds)
+def index_policy(name: str, rounds: int, counted: FloatArray, delay: int = 0) -> CompiledPolicy:
+    """An index policy by its name, for a task of so many rounds."""
+    levels = _widths(rounds, CAUTION) if name == "far" else _levels(rounds)
     return CompiledPolicy(NUMBERED.index(name), levels, counted, delay)
 
 

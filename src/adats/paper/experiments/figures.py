@@ -12,7 +12,7 @@ from adats.paper.experiments.measures import CLOSE, ratio
 from adats.paper.experiments.panels import Outcome
 
 
-def regret_panels(outcomes: Sequence[Outcome], columns: int) -> "plots.Figure":
+def regret_panels(outcomes: Sequence[Outcome], columns: int = 3) -> "plots.Figure":
     """Cumulative regret, a panel an outcome."""
     return plots.regret_figure([chart(o) for o in outcomes], columns=columns)
 
@@ -32,7 +32,7 @@ def _from_zero(values: FloatArray) -> FloatArray:
     return np.concatenate(([0.0], values.ravel()))
 
 
-def spread_figure(outcomes: Sequence[Outcome], columns: int) -> "plots.Figure":
+def spread_figure(outcomes: Sequence[Outcome]) -> "plots.Figure":
     """A row a problem: what learning σ_0 costs, what a wrong one does, and regret over tasks.
 
     Of the regrets over tasks those at the paper's σ_0 are shown.
@@ -46,6 +46,7 @@ def spread_figure(outcomes: Sequence[Outcome], columns: int) -> "plots.Figure":
             _ratios(title, "σ_0 learned or wrong", found, RATIO_AGENTS),
             *(replace(chart(o), note="cumulative regret") for o in found if _spread(o) == 0.1),
         ]
+    columns = 3
     figure = plots.regret_figure(charts, columns=columns, label="regret / AdaTS's")
     for column, log in enumerate((False, True)):
         pairs = list(zip(figure.axes, charts, strict=True))[column::columns]

@@ -9,7 +9,7 @@ import numpy as np
 from adats.models import BetaArms, PoissonArms
 from adats.models.core.types import FloatArray
 from adats.paper.experiments import claims
-from adats.paper.experiments.figures import spread_figure
+from adats.paper.experiments.figures import regret_panels, spread_figure
 from adats.paper.experiments.panels import Panel
 from adats.paper.experiments.spec import PanelExperiment
 from adats.simulation import problems
@@ -198,7 +198,7 @@ SIMULATIONS = (
         ),
         claims=claims.OWN,
         runs=RUNS,
-        columns=2,
+        draw=partial(regret_panels, columns=2),
     ),
     PanelExperiment(
         name="unknown-spread",

@@ -119,8 +119,7 @@ class PanelExperiment(Experiment):
 
     about: str
     panels: tuple[Panel, ...]
-    columns: int = 3
-    draw: Callable[[Sequence[Outcome], int], "plots.Figure"] = figures.regret_panels
+    draw: Draw = figures.regret_panels
     drawings: Mapping[str, tuple[str, Draw]] = field(default_factory=dict)  # captions, and how
     sections: Callable[[Sequence[Outcome]], Sequence[str]] = lambda _: ()  # before the regrets
 
@@ -137,7 +136,7 @@ class PanelExperiment(Experiment):
     def figures(self) -> Drawings:
         if self.drawings:
             return {name: draw for name, (_, draw) in self.drawings.items()}
-        return {self.name: lambda outcomes: self.draw(outcomes, self.columns)}
+        return {self.name: self.draw}
 
     def tables(self) -> Tables:
         return {"records": records.records, "curves": records.curves}

@@ -384,6 +384,8 @@ class SQLiteStore(SQLiteReader):
         commits = self._commits
         if commits == self._synced:
             return
+        if self._unsafe:
+            raise StoreError("its log is to be written anew")
         try:
             sync_file(-1 if self._log is None else self._log)
         except OSError as error:  # the system forgets what it could not write
