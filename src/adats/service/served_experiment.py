@@ -158,7 +158,7 @@ class ServedExperiment:
         if as_of is not None and as_of < snapshot.version and self.past is not None:
             past = self.past.as_of(as_of, snapshot, task, state, self._commit)
             snapshot, state, unfolded = past
-        if snapshot.aging and unfolded is None and state.digest is None:  # it is digested once
+        if snapshot.aging and state is kept and unfolded is None and state.digest is None:
             kept = state = state._replace(digest=state.digested(snapshot.meta))
         drawn, same = rules.kept_since(last, self.spec, now), None
         if last is not None and drawn is not None:
