@@ -149,7 +149,7 @@ class Agent(BatchVerbs):
         self._said_unit = False
         self._said_one_by_one = False
         # the last decisions of `ask` that got a reward; a dict would be slow to find the first
-        self._told: OrderedDict[Any, None] = OrderedDict()
+        self._lately_rewarded: OrderedDict[Any, None] = OrderedDict()
         self._renewals = Renewals(state.turns)
         self._kept: dict[Task, TaskState | None] | None = None  # for a batch that fails to put back
         self._blank = self._setup.new_state(self._meta)  # of a task of which nothing is known
@@ -351,7 +351,7 @@ class Agent(BatchVerbs):
             number = decision.decision_id
             if type(number) is int and number >= OF_A_BATCH:
                 counts = self._counts_of([number])
-            elif number in self._told:
+            elif number in self._lately_rewarded:
                 warnings.warn(TWICE.format(number), stacklevel=2)
         elif task is None:
             raise ValueError("tell needs a decision, or task= and action= (or features=)")
@@ -384,14 +384,14 @@ class Agent(BatchVerbs):
         if moment is not None:
             self._time = max(self._time, moment)
             if meta.RENEWS:
-                self._renewals.told(task)
+                self._renewals.learned(task)
         self._book.put(task, state)
         if counts is not None:
             self._rewarded = decision_numbers.with_rewards(self._rewarded, counts)
         elif decision is not None:
-            self._told[number] = None
-            if len(self._told) > REMEMBERED:
-                self._told.popitem(last=False)
+            self._lately_rewarded[number] = None
+            if len(self._lately_rewarded) > REMEMBERED:
+                self._lately_rewarded.popitem(last=False)
         if meta.RENEWS:
             self._go_on_with(meta)
         else:

@@ -22,7 +22,7 @@ class Renewals:
     def __copy__(self) -> "Renewals":
         return Renewals(self.turns)
 
-    def told(self, task: Task) -> None:
+    def learned(self, task: Task) -> None:
         """A task has had a reward, and was digested anew with it."""
         self.turns[task] = None
         self.turns.move_to_end(task)

@@ -200,9 +200,9 @@ def analyse(
     batch = columns.pop("batch", None)
     if half_life not in (None, "auto"):
         raise InvalidValue("half_life", f"must be 'auto', or None for never, got {half_life!r}")
-    told = _read(source, model, on_bad, columns)
-    table = told.table
-    if half_life is not None and not _has_times(told):
+    data = _read(source, model, on_bad, columns)
+    table = data.table
+    if half_life is not None and not _has_times(data):
         raise InvalidValue("half_life", NO_TIMES)
     check(table, model=model, structure=structure, diagonal=diagonal)
     progress(STEPS[0])
@@ -213,16 +213,16 @@ def analyse(
     if table.arms is None:
         judged = linear_verdict(table, found, diagonal=diagonal, seed=seed)
     else:
-        judged = _verdict(told, _rng(seed, 5))
+        judged = _verdict(data, _rng(seed, 5))
     progress(STEPS[2])
-    calibrated = _calibration(told, found, seed)
+    calibrated = _calibration(data, found, seed)
     names = [] if table.arms is None else list(table.names)
     moved = None if calibrated is None else drift(calibrated, names)
-    noted = _warnings(told, batch)
+    noted = _warnings(data, batch)
     if moved is not None and moved.warning is not None:
         noted += (moved.warning,)
     about = found.about | {"warnings": [*found.warnings, *noted]}
-    lives, faded = (None, None) if half_life is None else _half_lives(told, found)
+    lives, faded = (None, None) if half_life is None else _half_lives(data, found)
     if lives is not None:
         about |= {
             "half_life": lives.half_life,
@@ -239,7 +239,7 @@ def analyse(
         allocation=None if calibrated is None or not names else allocation(calibrated, len(names)),
         outliers=tuple(outliers(table, found)),
         warnings=found.warnings + noted,
-        dropped=told.dropped,
+        dropped=data.dropped,
         without_names=_without_names(table, model, name),
         half_lives=lives,
         faded=faded,
@@ -265,9 +265,9 @@ def fit(
     unless `on_bad` is "drop". What looks like a mistake in the log is a warning.
     """
     batch = columns.pop("batch", None)
-    told = _read(source, model, on_bad, columns)
-    found = estimate(told.table, model=model, diagonal=diagonal, structure=structure)
-    for text in _warnings(told, batch):
+    data = _read(source, model, on_bad, columns)
+    found = estimate(data.table, model=model, diagonal=diagonal, structure=structure)
+    for text in _warnings(data, batch):
         warnings.warn(text, stacklevel=3)
     return found.meta
 
@@ -294,19 +294,19 @@ def _read(source: Any, model: str, on_bad: Any, columns: dict[str, Any]) -> _Sou
     return _Source(found.table, log, found.dropped)
 
 
-def _warnings(told: _Source, batch: str | None) -> tuple[str, ...]:
+def _warnings(data: _Source, batch: str | None) -> tuple[str, ...]:
     """What looks like a mistake in the log, or like visitors who come again."""
-    table = told.table
+    table = data.table
     found = swapped(table)
     counted = table.arms is not None and table.kind.SUMS_TELL
     if batch is not None and not counted:
         raise ValueError(f"a batch is for binary and count models, not for a {table.model} one")
-    if told.log is None:
+    if data.log is None:
         return found
-    twice = duplicated(told.log, tasks=logs.spread(table.tasks, TASKS))
+    twice = duplicated(data.log, tasks=logs.spread(table.tasks, TASKS))
     found += twice
     if counted and not twice:  # else batches vary for that reason
-        parts = logs.batches(told.log, batch=batch)
+        parts = logs.batches(data.log, batch=batch)
         text = None if parts is None else dispersion(parts, model=table.model).warning
         found += () if text is None else (text,)
     return found
@@ -321,24 +321,24 @@ def _without_names(table: Any, model: str, structure: str) -> Any:
         return None
 
 
-def _verdict(told: _Source, rng: Rng) -> Verdict:
+def _verdict(data: _Source, rng: Rng) -> Verdict:
     """The verdict on arms: with propensities, or after a look at how the log was allocated."""
-    table = told.table
+    table = data.table
     n, s = table.table[:, 0], table.table[:, 1]
     squares = None if table.kind.SUMS_TELL else table.table[:, 2]
     counts = counted(n, s, table.model, squares)
-    if told.log is None or table.packed:
+    if data.log is None or table.packed:
         return verdict(counts, rng=rng)
     some = np.sort(rng.permutation(len(table))[:LOOKED])
     tasks = table.subset(some).tasks
-    weighted = logs.weighted_cells(told.log, tasks=table.tasks, arms=table.arms)
+    weighted = logs.weighted_cells(data.log, tasks=table.tasks, arms=table.arms)
     if weighted is not None:
         pulls, sums = by_propensity(*weighted)
         if squares is not None:
             squares = squares * pulls / np.maximum(n, 1.0)
         counts = counted(pulls, sums, table.model, squares).lasting(table.pulls)
         return verdict(counts, weighted=True, rng=rng)
-    halves = logs.first_halves(told.log, tasks=tasks, arms=table.arms)
+    halves = logs.first_halves(data.log, tasks=tasks, arms=table.arms)
     early = None if halves is None else Early(*halves)
     if early is not None and len(tasks) < len(table):
         reason = adaptive(counts.take(some), early, rng)
@@ -348,26 +348,26 @@ def _verdict(told: _Source, rng: Rng) -> Verdict:
     return verdict(counts, early=early, rng=rng)
 
 
-def _calibration(told: _Source, found: Fitted, seed: int) -> Calibration | None:
+def _calibration(data: _Source, found: Fitted, seed: int) -> Calibration | None:
     """One step ahead, where there is a log with times, and with a row a pull."""
-    table, log = told.table, told.log
-    if not _has_times(told):
+    table, log = data.table, data.log
+    if not _has_times(data):
         return None
     rows = logs.rows(log, tasks=logs.spread(table.tasks, TASKS), arms=table.arms)
     return calibrate(table, found, rows, rng=_rng(seed, 3))
 
 
-def _has_times(told: _Source) -> bool:
+def _has_times(data: _Source) -> bool:
     """Whether there is a log with times, and with a row a pull."""
-    table, log = told.table, told.log
+    table, log = data.table, data.log
     if log is None or "pulls" in log.numbers or not log.times or table.since is None:
         return False
     return table.arms is None or not table.packed
 
 
-def _half_lives(told: _Source, found: Fitted) -> tuple[ChosenHalfLives, Any]:
+def _half_lives(data: _Source, found: Fitted) -> tuple[ChosenHalfLives, Any]:
     """Half-lives that predict better, and what the log taught if that has one."""
-    table, log = told.table, told.log
+    table, log = data.table, data.log
     rows = logs.rows(log, tasks=logs.spread(table.tasks, TASKS), arms=table.arms)
     lives = half_lives(table, found, rows)
     if lives.prior_half_life is None:

@@ -168,13 +168,13 @@ def dispersion(batches: Batches, *, model: str) -> Dispersion:
     binary = KINDS[model].MOST == 1.0
     pulls, wins, count, inverse = _sums(cell, n, s, np.ones(n.size), 1.0 / n)
     misses = pulls - wins if binary else pulls
-    told = (count > 1) & (np.minimum(wins, misses) > 0)
-    if not told.any():
+    informative = (count > 1) & (np.minimum(wins, misses) > 0)
+    if not informative.any():
         return Dispersion(1.0, 0.0, 1.0)
-    kept = told[cell]
+    kept = informative[cell]
     cell, n, s = np.unique(cell[kept], return_inverse=True)[1], n[kept], s[kept]
     pulls, wins, misses, count, inverse = (
-        part[told] for part in (pulls, wins, misses, count, inverse)
+        part[informative] for part in (pulls, wins, misses, count, inverse)
     )
     expected = n * (wins / pulls)[cell]
     within = expected * (misses / pulls)[cell]

@@ -45,7 +45,7 @@ CHUNK = 4096  # different tasks at a time
 TOGETHER = ("level", "full", "exchangeable", "features")
 LEVEL, ARM = 3.0, 2.0  # widths of the prior of mu: of what arms share, and of each arm
 SLOPE = 1 / 3  # of them: of what a feature adds, where it has a spread of 1
-FEWEST_TOLD = 2  # tasks that tell something, below which it cannot be told
+FEWEST_TASKS = 2  # tasks that tell something, below which it cannot be told
 PART = 1024  # tasks at a time
 
 
@@ -289,7 +289,7 @@ def _arm(
     family: type[ProductArms], kind: type[ArmStats], table: FloatArray
 ) -> tuple[tuple[FloatArray, ...], FloatArray]:
     """Parameters of the candidates of one arm, and the log evidence of each."""
-    told, times = np.unique(table[table[:, 0] > 0][:, :2], axis=0, return_counts=True)
+    cells, times = np.unique(table[table[:, 0] > 0][:, :2], axis=0, return_counts=True)
     constant = float(table[:, 3:].sum())  # Σ log y! of counts
     count, total = table[:, 0].sum(), table[:, 1].sum()
     centre = float(FAMILIES[family.MODEL].eta((total + 0.5) / (count + 1)))
@@ -298,7 +298,7 @@ def _arm(
     for _ in range(ROUNDS):
         sides = np.linspace(low, high, SIDE)
         parameters = _candidates(family, sides)
-        logs = _evidence(family.of(*parameters), kind, told, times)
+        logs = _evidence(family.of(*parameters), kind, cells, times)
         depth = (logs - logs.max()).reshape(SIDE, SIDE)
         ends = [np.flatnonzero(depth.max(axis=1 - i) > -DEEP)[[0, -1]] for i in (0, 1)]
         steps = np.array([[max(a - 1, 0), min(b + 1, SIDE - 1)] for a, b in ends])
@@ -318,13 +318,13 @@ def _candidates(family: type[ProductArms], sides: FloatArray) -> tuple[FloatArra
 
 
 def _evidence(
-    candidates: ProductArms, kind: type[ArmStats], told: FloatArray, times: IntArray
+    candidates: ProductArms, kind: type[ArmStats], cells: FloatArray, times: IntArray
 ) -> FloatArray:
     """Log evidence of every candidate; tasks that tell the same are worked out once."""
     logs = np.zeros(SIDE**2)
-    for i in range(0, len(told), CHUNK):
-        part = np.zeros((kind.ROWS, len(told[i : i + CHUNK])))
-        part[:2] = told[i : i + CHUNK].T  # pulls and their total are all that matters
+    for i in range(0, len(cells), CHUNK):
+        part = np.zeros((kind.ROWS, len(cells[i : i + CHUNK])))
+        part[:2] = cells[i : i + CHUNK].T  # pulls and their total are all that matters
         stats = kind(part)
         logs += candidates.arm_log_evidence(stats) @ times[i : i + CHUNK]
     return logs
@@ -563,16 +563,16 @@ def _words(table: ArmTable, scale: Units, found: Learned) -> str:
 def _unidentified(table: ArmTable, structure: str) -> tuple[str, ...]:
     """Spreads that keep what was believed of them before."""
     n = table.table[:, 0]
-    if (table.pulls >= fewest_pulls(table)).sum() < FEWEST_TOLD:
+    if (table.pulls >= fewest_pulls(table)).sum() < FEWEST_TASKS:
         return ("how tasks differ",)
     both = (n > 0).astype(float)
-    if (both.sum(axis=1) > 1).sum() < FEWEST_TOLD and len(table.arms) > 1:
+    if (both.sum(axis=1) > 1).sum() < FEWEST_TASKS and len(table.arms) > 1:
         return ("what a task's arms have in common: no two tasks tried several arms",)
     if structure != "full":
         return ()
     together = both.T @ both
     apart = [
-        pair for pair in combinations(range(len(table.arms)), 2) if together[pair] < FEWEST_TOLD
+        pair for pair in combinations(range(len(table.arms)), 2) if together[pair] < FEWEST_TASKS
     ]
     if not apart:
         return ()

@@ -165,11 +165,11 @@ def _possible(table: Any) -> list[str]:
 def chosen(scores: Sequence[StructureScore]) -> Any:
     """The simplest whose held-out density is not clearly worse than the best one's, unless its
     held-out decisions are clearly worse than that one's."""
-    told = [score for score in scores if score.density.size]
-    if not told:
+    scored = [score for score in scores if score.density.size]
+    if not scored:
         return scores[0].structure
-    best = max(told, key=lambda score: score.mean_density)
-    near = [score for score in told if not _clearly(best.density - score.density)]
+    best = max(scored, key=lambda score: score.mean_density)
+    near = [score for score in scored if not _clearly(best.density - score.density)]
     for score in near:
         if not _clearly(best.value - score.value):
             return score.structure

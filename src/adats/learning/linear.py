@@ -287,9 +287,11 @@ def _given(prior: LinearBelief, table: LinearTable) -> tuple[FloatArray, FloatAr
 def unseen(m: FloatArray) -> FloatArray:
     """Orthonormal columns, the directions with too few effective tasks; `m` are the M_s."""
     values, vectors = np.linalg.eigh(m.sum(axis=0))
-    told = ((m @ vectors) * vectors).sum(axis=1)
+    information = ((m @ vectors) * vectors).sum(axis=1)
     most = float(values[-1])
-    effective = common.effective_tasks(told.sum(axis=0), (told**2).sum(axis=0), most=most)
+    effective = common.effective_tasks(
+        information.sum(axis=0), (information**2).sum(axis=0), most=most
+    )
     lost: FloatArray = vectors[:, effective < common.FEWEST]
     return lost
 

@@ -240,7 +240,7 @@ def _structures(found: "Analysis") -> list[str]:
 
 
 def _prior(found: "Analysis") -> str:
-    table, fitted, told = found.table, found.fitted, found.worth
+    table, fitted, worth = found.table, found.fitted, found.worth
     mean, between, unknown = fitted.rewards
     error, spread = np.sqrt(unknown), np.sqrt(between)
     means = [f"{m:.4g} ± {se:.2g}" for m, se in zip(mean, error, strict=True)]
@@ -254,7 +254,7 @@ def _prior(found: "Analysis") -> str:
             "tasks": [f"{count:,}" for count in (pulls > 0).sum(axis=0)],
             "rows": [f"{count:,.0f}" for count in pulls.sum(axis=0)],
         }
-        columns = first | columns | {"worth in pulls": [_pulls(value) for value in told.pulls]}
+        columns = first | columns | {"worth in pulls": [_pulls(value) for value in worth.pulls]}
     rows = list(zip(*columns.values(), strict=True))
     text = _table(list(columns), rows[:LINES])
     if len(rows) > LANES:
@@ -339,24 +339,24 @@ def _pulls(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
 
 
-def _differ(told: Worth, linear: bool) -> str:
+def _differ(worth: Worth, linear: bool) -> str:
     if linear:
         where, what = "the reward of an average row", "rows"
-        between, within = float(told.between.sum()), float(told.within[0])
+        between, within = float(worth.between.sum()), float(worth.within[0])
     else:
         where, what = "the rewards of one arm (on average over arms)", "pulls of every arm"
-        between, within = float(told.between.mean()), float(told.within.mean())
+        between, within = float(worth.between.mean()), float(worth.within.mean())
     text = (
         f"Of the variance of {where}, {between / (between + within):.0%} lies between tasks "
         f"({between:.3g}) and {within / (between + within):.0%} within a task ({within:.3g}). "
     )
-    if told.typical > MANY:
+    if worth.typical > MANY:
         return text + "Tasks hardly differ: one task for all would do as well."
-    text += f"A new task starts as if it had already seen about {_pulls(told.typical)} {what}"
+    text += f"A new task starts as if it had already seen about {_pulls(worth.typical)} {what}"
     if linear:
         text += (
-            f": {_pulls(told.pulls.min())} in the direction in which tasks differ most, "
-            f"{_pulls(told.pulls.max())} where they differ least"
+            f": {_pulls(worth.pulls.min())} in the direction in which tasks differ most, "
+            f"{_pulls(worth.pulls.max())} where they differ least"
         )
     return text + ". After so many of its own, its data and the prior have an equal say."
 

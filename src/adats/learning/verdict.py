@@ -292,8 +292,8 @@ def pulls_drift(pulls: FloatArray, early: FloatArray) -> float:
     mean and variance of dealing at random in large tasks.
     """
     total, first = pulls.sum(axis=1, keepdims=True), early.sum(axis=1, keepdims=True)
-    told = ((first > 0) & (first < total) & (total > 1))[:, 0]
-    pulls, early, total, first = (x[told] for x in (pulls, early, total, first))
+    informative = ((first > 0) & (first < total) & (total > 1))[:, 0]
+    pulls, early, total, first = (x[informative] for x in (pulls, early, total, first))
     expected = pulls * first / np.maximum(total, 1.0)
     share = first / np.maximum(total, 1.0)
     var = np.maximum(pulls * share * (1 - share), 1e-300)

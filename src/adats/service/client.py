@@ -139,9 +139,9 @@ class Client:
                 "a service takes rewards of its own decisions only: tell(decision, reward=...); "
                 "for a log there is `adats fit`, and an experiment from the prior it writes"
             )
-        told = reward_body(decision, reward, reward_id, metrics)
+        body = reward_body(decision, reward, reward_id, metrics)
         if not decision.fallback:
-            _check(self._call("POST", "/reward", told), self._url)
+            _check(self._call("POST", "/reward", body), self._url)
 
     def tell_many(
         self,
@@ -157,8 +157,8 @@ class Client:
         """
         made = list(decisions)
         more = ([None] * len(made) if some is None else some for some in (reward_ids, metrics))
-        told = [reward_body(*one) for one in zip(made, rewards, *more, strict=True)]
-        sent = [body for body, one in zip(told, made, strict=True) if not one.fallback]
+        bodies = [reward_body(*one) for one in zip(made, rewards, *more, strict=True)]
+        sent = [body for body, one in zip(bodies, made, strict=True) if not one.fallback]
         answers = self._each("/reward", "rewards", sent)
         all_or_refused([refused_from(one) if "error" in one else one for one in answers])
 

@@ -68,12 +68,12 @@ def reward_body(
         raise ValueError(f"tell takes a Decision from this client's ask; got {decision!r}")
     several = isinstance(decision.action, tuple)
     amount = checks.array("reward", reward).tolist() if several else checks.number("reward", reward)
-    told = {"decision_id": decision.decision_id, "reward": amount}
+    body = {"decision_id": decision.decision_id, "reward": amount}
     if reward_id is not None:
-        told["reward_id"] = reward_id
+        body["reward_id"] = reward_id
     if metrics is not None:
-        told["metrics"] = {name: checks.number(name, value) for name, value in metrics.items()}
-    return told
+        body["metrics"] = {name: checks.number(name, value) for name, value in metrics.items()}
+    return body
 
 
 def refused_from(content: dict[str, Any]) -> Refused:

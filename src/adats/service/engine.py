@@ -383,14 +383,14 @@ class Engine:
             earlier = self._group.earlier_rewards(_reward_key(served, request))
         due = decision.due is not None and now >= decision.due
         settled = rules.settle(decision, served.spec, 0, 0) if due else decision
-        told = (reward, request.reward_id, served.spec, now, request.metrics)
-        outcome = rules.receive(settled, earlier, *told)
+        more = (reward, request.reward_id, served.spec, now, request.metrics)
+        outcome = rules.receive(settled, earlier, *more)
         new = outcome.decision
         if new is not None and new.reward is not None and new.reward is not reward:
             served.check_reward(decision, new.reward)  # the sum of several
         if due:
             settled = self._settle(served, decision)
-            outcome = rules.receive(settled, earlier, *told)
+            outcome = rules.receive(settled, earlier, *more)
         if outcome.decision is not None:
             row = RewardRow(
                 id=0,

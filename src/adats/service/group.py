@@ -277,11 +277,11 @@ class Group:
         return changes
 
 
-def _name(told: RewardRow | RewardKey) -> _Name:
-    if told.reward_id is not None:
-        return _Name(told.reward_id, None)
-    value = tuple(told.reward) if isinstance(told.reward, list) else told.reward
-    return _Name(None, value, tuple(sorted(told.metrics.items())) if told.metrics else ())
+def _name(row: RewardRow | RewardKey) -> _Name:
+    if row.reward_id is not None:
+        return _Name(row.reward_id, None)
+    value = tuple(row.reward) if isinstance(row.reward, list) else row.reward
+    return _Name(None, value, tuple(sorted(row.metrics.items())) if row.metrics else ())
 
 
 def _known_by(key: RewardKey) -> tuple[int, str, _Name]:

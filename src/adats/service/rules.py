@@ -105,38 +105,38 @@ def _is_again(
     metrics: Metrics | None,
 ) -> bool:
     """Whether this reward came before; `Conflict` if it contradicts one that did."""
-    told = (reward, metrics or None)
+    value = (reward, metrics or None)
     if reward_id is not None:
         for row in earlier:
             if row.reward_id == reward_id:
-                if _told(row) != told:
+                if _value_of(row) != value:
                     raise Conflict(
-                        f"reward_id {reward_id!r} came with reward {_text(_told(row))}, now "
-                        f"{_text(told)}"
+                        f"reward_id {reward_id!r} came with reward {_text(_value_of(row))}, now "
+                        f"{_text(value)}"
                     )
                 return True
     if not earlier:
         return False
     if spec.several == "first":
-        if _told(earlier[0]) != told:
+        if _value_of(earlier[0]) != value:
             raise Conflict(
-                f"the decision has reward {_text(_told(earlier[0]))}, now {_text(told)}; the "
+                f"the decision has reward {_text(_value_of(earlier[0]))}, now {_text(value)}; the "
                 "experiment takes the first (several: sum or last take more)"
             )
         return True
     if reward_id is not None:
         return False
     if spec.several == "last":
-        return _told(earlier[-1]) == told
-    return any(_told(row) == told for row in earlier if row.reward_id is None)
+        return _value_of(earlier[-1]) == value
+    return any(_value_of(row) == value for row in earlier if row.reward_id is None)
 
 
-def _told(row: RewardRow) -> tuple[Reward, Metrics | None]:
+def _value_of(row: RewardRow) -> tuple[Reward, Metrics | None]:
     return row.reward, row.metrics
 
 
-def _text(told: tuple[Reward, Metrics | None]) -> str:
-    reward, metrics = told
+def _text(value: tuple[Reward, Metrics | None]) -> str:
+    reward, metrics = value
     return f"{reward}" if metrics is None else f"{reward} and metrics {metrics}"
 
 
