@@ -163,8 +163,11 @@ class PlayedAgain:
     def search(
         self, pair: Callable[[float | None], Pair], longest: float
     ) -> tuple[list[HalfLifeScore], float | None]:
-        """All that were tried, shorter and shorter until two did not help, and the best half-life;
-        None if it is not surely better than none."""
+        """All that were tried, shorter and shorter until two did not help, and the best half-life.
+
+        None if it is not surely better than none, or if the shortest is the best: what to remember
+        nothing of does not move, but is less alike, or more alike, than the fit says.
+        """
         tried: list[HalfLifeScore] = []
         best, worse, life = None, 0, longest
         while worse < 2 and life > longest / SHORTEST:
@@ -172,7 +175,7 @@ class PlayedAgain:
             better = best is None or tried[-1].gain > self.score(pair(best)).gain
             best, worse = (life, 0) if better else (best, worse + 1)
             life /= 2
-        if best is None or not self.score(pair(best), pair(None)).sure:
+        if best is None or best == 2 * life or not self.score(pair(best), pair(None)).sure:
             return tried, None
         return tried, best
 
