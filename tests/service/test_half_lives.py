@@ -3,12 +3,11 @@ brute force, in any order, on both stores, after a kill too."""
 
 import gzip
 import json
-import os
-import signal
 import threading
 import time
 
 import numpy as np
+import psutil
 import pytest
 
 from adats.models.latent import anchors
@@ -159,6 +158,16 @@ def test_a_copy_believes_the_same(tmp_path, monkeypatch, model, large):
     np.testing.assert_array_equal(said[1], said[2])
 
 
+def kill(process):
+    """With its workers, which would go on."""
+    running = psutil.Process(process.pid)
+    several = [running, *running.children(recursive=True)]
+    for one in several:
+        one.kill()
+    psutil.wait_procs(several, 60)
+    process.wait()
+
+
 def test_after_kill_9_it_is_the_weighted_log(url, tmp_path):
     """Two workers on PostgreSQL; rewards of each task come a while after its decisions."""
     spec = spec_with(1.5, 3.0)
@@ -196,8 +205,7 @@ def test_after_kill_9_it_is_the_weighted_log(url, tmp_path):
             busy = threading.Thread(target=load)
             busy.start()
             time.sleep(0.3)
-            os.kill(service.process.pid, signal.SIGKILL)
-            service.process.wait()
+            kill(service.process)
             stopping.set()
             busy.join()
             stopping.clear()
