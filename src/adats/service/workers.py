@@ -5,13 +5,14 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
 PAUSE = 0.2  # seconds before a worker that has died is started again
-GRACE = 15.0  # seconds for workers that are to stop
+LOOK = 1.0  # seconds between two looks of a worker at its parent
 
 log = logging.getLogger("adats.service")
 
@@ -78,6 +79,7 @@ def _how(status: int) -> str:
 
 def _start(work: Work, reader: int | None, writer: int | None) -> int:
     sys.stdout.flush()
+    parent = os.getpid()
     pid = os.fork()
     if pid:
         return pid
@@ -85,6 +87,7 @@ def _start(work: Work, reader: int | None, writer: int | None) -> int:
         signal.signal(sign, signal.SIG_DFL)
     if reader is not None:
         os.close(reader)
+    threading.Thread(target=_stop_without, args=(parent,), daemon=True).start()
     code = 1
     try:
         work(lambda: None if writer is None else _say(writer))
@@ -96,6 +99,13 @@ def _start(work: Work, reader: int | None, writer: int | None) -> int:
     finally:
         logging.shutdown()
         os._exit(code)
+
+
+def _stop_without(parent: int) -> None:
+    """A worker whose parent was killed stops: nobody would watch it, or could stop all of them."""
+    while os.getppid() == parent:
+        time.sleep(LOOK)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _say(writer: int) -> None:
