@@ -8,7 +8,9 @@ from scipy import stats as distributions
 
 from adats import BetaArms, GaussianArms, LinearBelief, MixtureArms, PoissonArms
 from adats.agents.oracles import ShortestPath, Top
-from adats.simulation import AGENTS
+from adats.agents.policies import FarSighted
+from adats.agents.prior_source import Drawn, Fixed
+from adats.simulation import AGENTS, Learner
 from adats.simulation.kernels.common import poisson as poisson_reward
 from adats.simulation.kernels.registry import absorb_of, known_rng
 from adats.simulation.kernels.semibandit import path as shortest_path
@@ -348,14 +350,23 @@ def test_the_plain_loop_uses_the_same_poisson_reward():
 
 @pytest.mark.parametrize("problem", [GaussianProblem(4), GaussianProblem(3, 0.5, [0.1, 0.0, 0.4])])
 @pytest.mark.parametrize("forced", [False, True])
-def test_a_run_in_one_loop_is_its_tasks_one_after_another(problem, forced):
+@pytest.mark.parametrize(
+    "agent",
+    [
+        *(AGENTS[name] for name in ("oracle-ts", "ada-ts", "meta-ts", "ts", "ada-ucb", "ada-far")),
+        Learner("", Drawn(), policy="index"),
+        Learner("", Fixed(), policy=FarSighted(70.0, ahead=0.4)),
+    ],
+)
+@pytest.mark.parametrize("delay", [0, 3])
+def test_a_run_in_one_loop_is_its_tasks_one_after_another(problem, forced, agent, delay):
     """Bit for bit; whoever watches the priors gets the tasks one by one."""
     rng = np.random.default_rng(8)
     start = problem.start(rng)
     instances = [problem.instance(start, 30, rng) for _ in range(6)]
     first = problem.first(start) if forced else NONE_FIRST
-    agent, meta = AGENTS["ada-ts"], problem.meta()
-    job = Job(problem, {"a": agent}, {"a": meta}, 6, 30, 1, forced, 0, True, True, True)
+    meta = problem.meta()
+    job = Job(problem, {"a": agent}, {"a": meta}, 6, 30, 1, forced, delay, True, True, True)
     found = []
     for watch in (None, lambda _: None):
         own, regret = known_rng(np.random.default_rng(9)), np.empty((6, 30))

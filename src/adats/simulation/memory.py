@@ -19,8 +19,8 @@ from adats.agents.prior_source import Marginal
 from adats.agents.steps import make_setup
 from adats.models.core.types import FloatArray, IntArray, Rng
 from adats.simulation.filters import DecayAgent, FilterAgent
-from adats.simulation.kernels.registry import LoopInput, Loops, absorb_of, found, loops_of
-from adats.simulation.one_task import fixed_policy, play_agent
+from adats.simulation.kernels.registry import FAR, LoopInput, Loops, absorb_of, found, loops_of
+from adats.simulation.one_task import compiled_policy, play_agent
 from adats.simulation.problems import Instance, MovingProblem
 from adats.simulation.problems.problem import Start
 
@@ -90,9 +90,10 @@ class HalfLives(NamedTuple):
     def play(self, run: Run) -> None:
         job, meta, learner = run.job, run.meta, run.learner
         loops = loops_of(job.problem, meta.task_prior()) if job.compiled else Loops()
-        policy = fixed_policy(job, policy_of(learner.policy), loops, run.instances[0])
+        policy = compiled_policy(job, policy_of(learner.policy), loops, run.instances[0])
         if (
             policy is None
+            or policy.number == FAR
             or policy.delay
             or policy.rule is not None
             or loops.aged is None

@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,15 +19,7 @@ from adats.agents.policies import (
 )
 from adats.agents.task_state import with_pulls, without_pulls
 from adats.models.core.types import Belief, FloatArray, IntArray, MetaBelief, Rng, Stats
-from adats.simulation.kernels.registry import (
-    FAR,
-    NUMBERED,
-    THOMPSON,
-    CompiledPolicy,
-    Loop,
-    LoopInput,
-    Loops,
-)
+from adats.simulation.kernels.registry import FAR, NUMBERED, THOMPSON, CompiledPolicy, Loops
 from adats.simulation.problems import Instance, Problem
 
 if TYPE_CHECKING:
@@ -38,43 +29,36 @@ Given = tuple[Belief, Instance, IntArray, Rng, FloatArray, IntArray]  # the fiel
 NAMES = {type(policy): name for name, policy in POLICIES.items()}
 
 
-def fixed_policy(
+def compiled_policy(
     job: "Job", policy: Policy, loops: Loops, instance: Instance
 ) -> CompiledPolicy | None:
-    """A policy that is the same in all tasks, as compiled loops take it; None if there is none."""
+    """A policy as compiled loops take it; None if there is none.
+
+    It is the same in all tasks, but for the later rounds that the far-sighted index counts: none.
+    """
     if isinstance(policy, Thompson):
         return THOMPSON if job.delay == 0 else None
     if isinstance(policy, OwnIndex) and loops.own_index:
         numbers = np.arange(1.0, job.rounds + 1.0)
         return CompiledPolicy(len(NUMBERED), numbers, np.zeros(0), job.delay, policy.rule)
-    if isinstance(policy, FarSighted) or type(policy) not in NAMES:
+    counted = np.zeros(instance.means(0).size)
+    if isinstance(policy, FarSighted):
+        return CompiledPolicy(FAR, _widths(job.rounds, policy.width), counted, job.delay)
+    if type(policy) not in NAMES:
         return None
-    return index_policy(
-        NAMES[type(policy)], job.rounds, np.zeros(instance.means(0).size), job.delay
-    )
+    return index_policy(NAMES[type(policy)], job.rounds, counted, job.delay)
 
 
-def play_task(
-    job: "Job", policy: Policy, meta: MetaBelief, later: int, loop: Loop | None, given: Given
-) -> Stats:
-    """One task by a policy that depends on what was learned, or for which there is no loop.
+def rounds_ahead(job: "Job", policy: FarSighted, tasks: int, most: int) -> list[float]:
+    """How many rounds of later tasks, of `most` at most, it looks at in each of so many tasks."""
+    if policy.later is not None:
+        return [min(policy.later, most * job.rounds)] * tasks
+    return [min(job.tasks - 1 - s, most) * job.rounds for s in range(tasks)]
 
-    Later tasks have `later` rounds.
-    """
 
-    stats = None
-    if isinstance(policy, FarSighted) and loop is not None:
-        most = given[0].FAR_TASKS * job.rounds
-        reach = later if policy.later is None else min(policy.later, most)
-        counted = policy.counted(reach, meta.share(rows=given[1].rows(0)))
-        index = CompiledPolicy(FAR, _widths(job.rounds, policy.width), counted, job.delay)
-        stats = loop(job.problem, LoopInput(*given, index))
-    if stats is None:
-        if isinstance(policy, FarSighted) and policy.later is None:
-            policy = replace(policy, later=later)
-        options: Any = {"policy": policy, "delay": job.delay, "stats": meta.empty()}
-        stats = plain_task(job.problem, *given, **options, share=lambda rows: meta.share(rows=rows))
-    return stats
+def play_without_loop(job: "Job", policy: Policy, meta: MetaBelief, given: Given) -> Stats:
+    options: Any = {"policy": policy, "delay": job.delay, "stats": meta.empty()}
+    return plain_task(job.problem, *given, **options, share=lambda rows: meta.share(rows=rows))
 
 
 def index_policy(name: str, rounds: int, counted: FloatArray, delay: int = 0) -> CompiledPolicy:

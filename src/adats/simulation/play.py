@@ -3,16 +3,15 @@
 import time
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from adats.agents.policies import policy_of
-from adats.agents.prior_source import Marginal
+from adats.agents.policies import FarSighted, policy_of
 from adats.models.core.frozen import evolve
 from adats.models.core.types import Belief, FloatArray, IntArray, MetaBelief, Rng, Stats
 from adats.simulation.kernels.registry import (
-    THOMPSON,
     LoopInput,
     Loops,
     Renew,
@@ -23,7 +22,7 @@ from adats.simulation.kernels.registry import (
 )
 from adats.simulation.learners import Learner
 from adats.simulation.memory import Run
-from adats.simulation.one_task import fixed_policy, play_agent, play_task
+from adats.simulation.one_task import compiled_policy, play_agent, play_without_loop, rounds_ahead
 from adats.simulation.problems import Instance, Problem
 from adats.simulation.problems.problem import Start, instances_of
 
@@ -129,13 +128,15 @@ def play_learner(
     source = learner.source_of(start.mu)
     learns, prior = source.LEARNS, source.prior(meta, source.draw(meta, rng))
     loops = loops_of(job.problem, prior) if job.compiled else Loops()
-    loop = loops.play
-    policy = policy_of(learner.policy)
-    index = None if loop is None else fixed_policy(job, policy, loops, instances[0])
-    if loops.play_all and index is THOMPSON and isinstance(source, Marginal) and watch is None:
-        loops.play_all(meta, instances, first, rng, regret, actions)
-        return
-    most = prior.FAR_TASKS
+    loop, policy = loops.play, policy_of(learner.policy)
+    index = None if loop is None else compiled_policy(job, policy, loops, instances[0])
+    far = policy if isinstance(policy, FarSighted) else None
+    ahead = rounds_ahead(job, far, len(instances), prior.FAR_TASKS) if far else []
+    if loops.play_all and absorb is loops.learn and index is not None and watch is None:
+        counted = far.counted(np.array(ahead), 1.0) if far else np.zeros(len(instances))
+        origin, room = (meta, source, prior), (regret, actions)
+        if loops.play_all(*origin, index, counted, instances, first, rng, *room):
+            return
     absorbed: list[Stats] = []  # statistics of all tasks, where they can become stale
     first_meta = meta
     for s, (instance, lost, chosen) in enumerate(zip(instances, regret, actions, strict=True)):
@@ -145,13 +146,15 @@ def play_learner(
             prior = source.prior(meta, source.draw(meta, rng))
         if watch is not None:
             watch(meta.task_prior())
-        stats = None
+        stats, given = None, (prior, instance, first, rng, lost, chosen)
         if loop is not None and index is not None:
-            stats = loop(job.problem, LoopInput(prior, instance, first, rng, lost, chosen, index))
+            if far:
+                share = meta.share(rows=instance.rows(0))
+                index = index._replace(counted=far.counted(ahead[s], share))
+            stats = loop(job.problem, LoopInput(*given, index))
         if stats is None:
-            later = min(job.tasks - 1 - s, most) * job.rounds
-            given = (prior, instance, first, rng, lost, chosen)
-            stats = play_task(job, policy, meta, later, loop, given)
+            policy = replace(far, later=ahead[s]) if far else policy
+            stats = play_without_loop(job, policy, meta, given)
         if learns and meta.RENEWS:
             meta = absorb_and_renew(first_meta, meta, stats, absorbed, loops.renew)
         elif learns:

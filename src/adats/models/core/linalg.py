@@ -13,7 +13,7 @@ NARROWEST, FARTHEST = 1e-6, 1e6  # variance and mean of a prior that is given as
 
 def psd_factor(cov: FloatArray) -> FloatArray:
     """A matrix L with L Lᵀ = cov, for a positive semi-definite cov, singular or not."""
-    lower, info = lapack.dpotrf(cov, lower=1, clean=1)
+    lower, info = lapack.dpotrf(cov, 1, 1)
     if info == 0:
         return np.ascontiguousarray(lower)
     values, vectors = np.linalg.eigh(cov)

@@ -320,7 +320,7 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
         mean, factor = (mu.mean, mu.factor) if phi is None else (phi @ mu.mean, phi @ mu.factor)
         if isinstance(spread, float) and spread > 0:  # never singular
             cov = factor.dot(factor.T)
-            cov.flat[:: dim + 1] += spread * spread
+            cov.ravel()[:: dim + 1] += spread * spread
             return LinearBelief.of(mean, linalg.psd_factor(cov), self.noise)
         both = linalg.square_factor(np.hstack([linalg.as_matrix(spread, dim), factor]))
         return LinearBelief.of(mean, both, self.noise)

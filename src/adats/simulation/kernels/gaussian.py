@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from adats.agents.prior_source import Drawn, Fixed, Known, Marginal, PriorSource
 from adats.models import GaussianArms, GaussianMeta
+from adats.models.core.linalg import part_of
 from adats.models.core.stats import ArmStats
 from adats.models.core.sums import Sum, two_sum
 from adats.models.core.types import FloatArray, IntArray, Rng
@@ -13,16 +15,18 @@ from adats.models.gaussian.belief import posterior_of_arm
 from adats.models.gaussian.meta import arm_digest, meta_posterior
 from adats.simulation.kernels.common import Policy, World, compiled, count_reward, fresh, inlined
 from adats.simulation.kernels.indices import index_arm, loop_of
-from adats.simulation.kernels.registry import TS, LoopInput
+from adats.simulation.kernels.registry import TS, CompiledPolicy, LoopInput
 
 if TYPE_CHECKING:
     from adats.simulation.problems import Instance
 
+SOURCES = (Marginal, Fixed, Drawn, Known)
 ArmPrior = tuple[FloatArray, FloatArray, FloatArray]  # mean, scale and noise of every arm
 posterior: Any = inlined(posterior_of_arm)
 _arm_digest: Any = compiled(arm_digest)
 _meta_posterior = inlined(meta_posterior)
 _two_sum = compiled(two_sum)
+_part_of = compiled(part_of)
 
 
 @compiled
@@ -135,26 +139,44 @@ def gaussian_learn(
 
 @compiled
 def gaussian_run(
-    constants: FloatArray,
-    meta_mean: FloatArray,
-    meta_variance: FloatArray,
-    high: FloatArray,
-    low: FloatArray,
+    learns: bool,
+    drawn: bool,
+    policy: Policy,
     prior: ArmPrior,
+    belief: tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray],
+    share: FloatArray,
     task_variance: FloatArray,
+    later: FloatArray,
     worlds: World,
     rng: Rng,
 ) -> None:
-    """All tasks of a run, one after another; `worlds` has a row a task."""
-    thetas, first, draws, regret, actions = worlds
+    """All tasks of a run, one after another; `worlds` has a row a task.
+
+    `learns` and `drawn` say where the next prior comes from. `later` are the rounds of later tasks
+    that an arm counts in each task if mu has all of its variance, and not only its `share`.
+    """
+    number, levels, _, delay = policy
     mean, scale, noise = prior
+    constants, meta_mean, meta_variance, high, low = belief
+    thetas, first, draws, regret, actions = worlds
+    table = np.zeros((3, mean.size))
     for s in range(len(thetas)):
+        if learns and s > 0:
+            high, low, mean, variance = gaussian_learn(
+                table, constants, meta_mean, meta_variance, high, low
+            )
+            share = _part_of(variance, task_variance)
+            if drawn:
+                mean += np.sqrt(variance) * rng.standard_normal(mean.size)
+            else:
+                scale = np.sqrt(variance + task_variance)
+        given = (mean, scale, noise)
         world = (thetas[s], first, draws[s], regret[s], actions[s])
-        table = gaussian_task((mean, scale, noise), world, rng)
-        high, low, mean, variance = gaussian_learn(
-            table, constants, meta_mean, meta_variance, high, low
-        )
-        scale = np.sqrt(variance + task_variance)
+        if number == TS:
+            table = gaussian_task(given, world, rng)
+        else:
+            index = (number, levels, later[s] * share**2, delay)
+            table = gaussian_index_task(index, given, world)
 
 
 def arm_prior(belief: GaussianArms) -> ArmPrior:
@@ -181,15 +203,23 @@ def learn(meta: GaussianMeta, stats: ArmStats) -> GaussianMeta:
 
 def play_all(
     meta: GaussianMeta,
+    source: PriorSource,
+    prior: GaussianArms,
+    policy: CompiledPolicy,
+    later: FloatArray,
     instances: "list[Instance]",
     first: IntArray,
     rng: Rng,
     regret: FloatArray,
     actions: IntArray,
-) -> None:
+) -> bool:
+    if policy.rule is not None or instances[0].then is not None or type(source) not in SOURCES:
+        return False
     thetas = np.array([instance.theta for instance in instances])
     draws = np.array([instance.draws for instance in instances])
     worlds = (thetas, first, draws, regret, actions)
-    prior, total = arm_prior(meta.task_prior()), meta.total
-    (task_variance,) = fresh(meta.scales.task_variance)
-    gaussian_run(*meta.arrays(), *total, prior, task_variance, worlds, rng)
+    drawn, belief = type(source) is Drawn, (*meta.arrays(), *meta.total)
+    share, spread = fresh(meta.share(), meta.scales.task_variance)
+    start, index = arm_prior(prior), policy.fields()
+    gaussian_run(source.LEARNS, drawn, index, start, belief, share, spread, later, worlds, rng)
+    return True

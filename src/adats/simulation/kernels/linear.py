@@ -103,7 +103,7 @@ def linear_index_task(
     precision = np.full(arms, noise**-2.0)
     moved, gains = np.empty(dim), np.empty(arms)
     for k in range(arms):
-        variance[k] = max((rows[k] @ cov) @ rows[k], 0.0)
+        variance[k] = max(np.dot(rows[k], cov, moved) @ rows[k], 0.0)
     counts, totals, squares = np.zeros(arms), np.zeros(arms), 0.0
     best, bounds = means.max(), np.full(arms, np.inf)
     for t in range(rounds):

@@ -62,8 +62,8 @@ class Loops(NamedTuple):
 
     `play` fills the task and gives its statistics, or gives None where it does not serve. `learn`
     is for the meta-belief whose task prior is the prior: it with one more task absorbed. `renew`
-    brings stale statistics up to date with it. `play_all` plays all tasks of a run by Thompson
-    sampling, as `play` and `learn` would. `own_index` says whether `play` takes an `OwnIndex`.
+    brings stale statistics up to date with it. `play_all` plays all tasks of a run, as `play` and
+    `learn` would, and says whether it does. `own_index` says whether `play` takes an `OwnIndex`.
     `aged` is `play`, for policies that wait for no reward, where rewards lose weight from round to
     round by two factors: in their task, and in what all taught, which is in the meta-belief.
     """
@@ -71,7 +71,7 @@ class Loops(NamedTuple):
     play: Loop | None = None
     learn: Absorb | None = None
     renew: Renew | None = None
-    play_all: Callable[..., None] | None = None
+    play_all: Callable[..., bool] | None = None
     own_index: bool = False
     aged: Callable[[LoopInput, Any, tuple[float, float]], Stats] | None = None
 
