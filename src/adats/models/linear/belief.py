@@ -108,7 +108,7 @@ class LinearBelief(_Linear):
     def __init__(self, mean: ArrayLike, cov: ArrayLike, noise: ArrayLike) -> None:
         mean = checks.array("mean", mean, ndim=1)
         factor = linalg.psd_factor(checks.covariance("cov", cov, len(mean)))
-        noise = float(checks.positive("noise", checks.number("noise", noise)))
+        noise = checks.positive_number("noise", noise)
         fill(self, mean=mean, factor=factor, noise=noise)
 
     @classmethod
