@@ -63,10 +63,12 @@ def number(name: str, value: Any) -> float:
 
 
 def non_negative_number(name: str, value: Any) -> float:
+    """A finite float that is not negative."""
     return float(non_negative(name, number(name, value)))
 
 
 def positive_number(name: str, value: Any) -> float:
+    """A finite positive float."""
     return float(positive(name, number(name, value)))
 
 
