@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.text import Text
 
-from adats.paper.experiments import ALL, EXPERIMENTS, clicks_claims, policies
+from adats.paper.experiments import ALL, EXPERIMENTS, clicks_claims, figures, policies
 from adats.plots import COLOURS, DASHES, KINDS, OTHER, Chart, Curve, regret_figure, rendered
 from adats.plots.pictures import pictures_figure
 from adats.simulation.learners import AGENTS, label_of
@@ -210,10 +210,11 @@ def test_without_matplotlib_it_says_what_to_install(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_titles_fit_their_panels(name):
+def test_titles_fit_their_panels(name, monkeypatch):
     experiment = EXPERIMENTS[name]
-    charts = [chart(panel.title) for panel in experiment.panels]
-    figure = regret_figure(charts, columns=experiment.columns)
+    monkeypatch.setattr(figures, "chart", lambda panel: chart(panel.title))
+    draw = figures.regret_panels if experiment.draw is figures.spread_figure else experiment.draw
+    figure = draw(experiment.panels)
     figure.draw_without_rendering()
     for axes in figure.axes:
         assert axes._left_title.get_window_extent().x1 < axes.get_window_extent().x1 + 5

@@ -1,6 +1,7 @@
 """The store keeps what the service needs of any store; faults put in on purpose are found."""
 
 import sqlite3
+import time
 from contextlib import closing
 
 import pytest
@@ -44,6 +45,7 @@ class Hasty(SQLiteStore):
     def save(self, changes):
         if len(changes.decisions) > 1 and changes.experiments:
             super().save(Changes(experiments=changes.experiments))
+            time.sleep(0.001)  # readers have their turn, also on a busy machine
             self.begin()
         super().save(changes)
 

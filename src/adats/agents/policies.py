@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from adats.models.core import checks
+from adats.models.core.frozen import fill
 from adats.models.core.types import ArmBelief, FloatArray, JsonDict, Rng
 
 CAUTION = 1.1  # more than the Gittins index asks for: it guards the tail
@@ -152,8 +153,7 @@ class FarSighted(_Index):
         for name in ("later", "width", "ahead"):
             value = getattr(self, name)
             if value is not None:
-                clean = checks.non_negative(name, checks.number(name, value))
-                object.__setattr__(self, name, float(clean))
+                fill(self, **{name: checks.non_negative_number(name, value)})
 
     def counted(self, later: Any, share: Any) -> Any:
         """Of `later` rounds those that an arm with this share of mu counts."""

@@ -134,7 +134,7 @@ def _design(size: int, attributes: int) -> FloatArray | None:
 def _checked_scale(scale: Any) -> float:
     if scale is None:
         raise ValueError("for number rewards give scale, roughly how much rewards differ")
-    return float(checks.positive("scale", checks.number("scale", scale)))
+    return checks.positive_number("scale", scale)
 
 
 def level_prior(

@@ -57,7 +57,7 @@ def realised_information(
         if designs.ndim < 3 or designs.shape[-1] != designs.shape[-2]:
             raise ValueError(f"grams must have shape (..., tasks, d, d), got {designs.shape}")
     dim = designs.shape[-1]
-    precision = designs / float(checks.positive("noise", checks.number("noise", noise))) ** 2
+    precision = designs / checks.positive_number("noise", noise) ** 2
     meta, task = (
         checks.covariance("meta_cov", meta_cov, dim),
         checks.covariance("task_cov", task_cov, dim),

@@ -61,7 +61,7 @@ class Client:
         self._headers = {"Content-Type": "application/json"}
         if key is not None:
             self._headers["Authorization"] = f"Bearer {key}"
-        self._patience = float(checks.positive("patience", checks.number("patience", patience)))
+        self._patience = checks.positive_number("patience", patience)
         self._idle: list[tuple[Any, float]] = []  # connections, and when they were used last
         self._pid = os.getpid()
 

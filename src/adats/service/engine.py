@@ -239,10 +239,6 @@ class Engine:
             name=name,
             spec=canonical(new),
             seed=seed,
-            version=0,
-            prior_version=1,
-            arms="[]",
-            total=b"",
         )
         check_cost(new)
         served = ServedExperiment(row, self._group)  # raises if the parts do not fit

@@ -47,6 +47,7 @@ CodeAlone = Annotated[int, doc("If it was refused: the code that it would have h
 WhyRefused = Annotated[str, doc("If it was refused: why.")]
 FieldRefused = Annotated[str | None, doc("If it was refused: the field that is wrong, if known.")]
 HowManyRefused = Annotated[int, doc("How many were refused.")]
+EACH_ALONE = doc("Each stands alone: one that is refused does not keep the others out.")
 IntervalBound = Annotated[float | None, doc("Of the 95 % interval; null: not known yet.")]
 
 
@@ -88,21 +89,20 @@ class DecisionRequest(Struct, forbid_unknown_fields=True, frozen=True):
     ] = None
 
 
+SeveralDecisions = Annotated[list[DecisionRequest], Meta(max_length=MOST_AT_ONCE)]
+
+
 class DecisionBatchRequest(Struct, forbid_unknown_fields=True, frozen=True):
     """Several decisions that are wanted."""
 
-    decisions: Annotated[
-        list[DecisionRequest],
-        Meta(max_length=MOST_AT_ONCE),
-        doc("Each stands alone: one that is refused does not keep the others out."),
-    ]
+    decisions: Annotated[SeveralDecisions, EACH_ALONE]
 
 
 class AnyDecisionRequest(DecisionRequest, frozen=True):
     """What the service takes for decisions: a `DecisionRequest` or a `DecisionBatchRequest`."""
 
     task: Name = ""  # none
-    decisions: Annotated[list[DecisionRequest], Meta(max_length=MOST_AT_ONCE)] | None = None
+    decisions: SeveralDecisions | None = None
 
 
 class DecisionResult(Struct, frozen=True):
@@ -167,14 +167,13 @@ class RewardRequest(Struct, forbid_unknown_fields=True, frozen=True):
     ] = None
 
 
+SeveralRewards = Annotated[list[RewardRequest], Meta(max_length=MOST_AT_ONCE)]
+
+
 class RewardBatchRequest(Struct, forbid_unknown_fields=True, frozen=True):
     """Several rewards."""
 
-    rewards: Annotated[
-        list[RewardRequest],
-        Meta(max_length=MOST_AT_ONCE),
-        doc("Each stands alone: one that is refused does not keep the others out."),
-    ]
+    rewards: Annotated[SeveralRewards, EACH_ALONE]
 
 
 class AnyRewardRequest(Struct, forbid_unknown_fields=True, frozen=True):
@@ -184,7 +183,7 @@ class AnyRewardRequest(Struct, forbid_unknown_fields=True, frozen=True):
     reward: Figure | Figures | None = None
     reward_id: Name | None = None
     metrics: MetricValues | None = None
-    rewards: Annotated[list[RewardRequest], Meta(max_length=MOST_AT_ONCE)] | None = None
+    rewards: SeveralRewards | None = None
 
 
 class RewardResult(Struct, frozen=True):

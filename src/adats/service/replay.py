@@ -128,19 +128,8 @@ class _Player:
         self._name = (row.tenant, row.name)
         self._ids: dict[int, str] = {}  # of decisions, by the number that the source has for them
         self.forgotten, self.commits = forgotten, 0
-        engine.add_experiment(
-            ExperimentRow(
-                id=engine.store.new_experiment(),
-                tenant=row.tenant,
-                name=row.name,
-                spec=row.spec,
-                seed=row.seed,
-                version=0,
-                prior_version=1,
-                arms="[]",
-                total=b"",
-            )
-        )
+        id = engine.store.new_experiment()
+        engine.add_experiment(ExperimentRow(id, row.tenant, row.name, row.spec, row.seed))
         engine.served(*self._name)  # so that it is written, even if nothing has happened
 
     def begin(self) -> None:

@@ -69,7 +69,7 @@ def tune(
     """
     if checks.count_of("runs", runs) < LEAST_RUNS:
         raise ValueError(f"runs must be at least {LEAST_RUNS} to know a tail, got {runs}")
-    checks.positive("seconds", checks.number("seconds", seconds))
+    checks.positive_number("seconds", seconds)
     begin = time.monotonic()
 
     def late(stage: int) -> bool:

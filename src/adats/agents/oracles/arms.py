@@ -6,6 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from adats.models.core import checks
+from adats.models.core.frozen import fill
 from adats.models.core.types import FloatArray, IntArray
 
 _INF = float("inf")
@@ -46,7 +47,7 @@ class BestRow:
         features = checks.array("features", self.features, ndim=2)
         if features.size == 0:
             raise ValueError(f"features have shape {features.shape}; give at least one row")
-        object.__setattr__(self, "features", features)
+        fill(self, features=features)
 
     def __call__(self, theta: FloatArray, /) -> int:
         if theta.shape != self.features.shape[1:]:
@@ -83,8 +84,7 @@ class Top:
             raise ValueError(f"size is {self.size!r}; give a whole number of arms")
         if self.size < 1:
             raise ValueError(f"size is {self.size}; give at least 1")
-        object.__setattr__(self, "size", int(self.size))
-        object.__setattr__(self, "exactly", bool(self.exactly))
+        fill(self, size=int(self.size), exactly=bool(self.exactly))
 
     def __call__(self, values: FloatArray, /) -> IntArray:
         values = means(values)

@@ -9,6 +9,7 @@ import numpy as np
 
 from adats.agents.oracles.arms import means
 from adats.models.core import checks
+from adats.models.core.frozen import fill
 from adats.models.core.types import BoolArray, FloatArray, IntArray
 
 Node = str | int
@@ -37,17 +38,17 @@ class ShortestPath:
     directed: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "edges", _pairs(self.edges, "edges", loops=False))
-        object.__setattr__(self, "directed", bool(self.directed))
+        edges = _pairs(self.edges, "edges", loops=False)
+        fill(self, edges=edges, directed=bool(self.directed))
         nodes = {node for edge in self.edges for node in edge}
         for role in ("source", "target"):
             node = _node(getattr(self, role), role)
             if node not in nodes:
                 raise ValueError(f"{role} is {node!r}, which no edge touches; name a node of edges")
-            object.__setattr__(self, role, node)
+            fill(self, **{role: node})
         if self.source == self.target:
             raise ValueError(f"source and target are both {self.source!r}; give two nodes")
-        object.__setattr__(self, "floor", checks.number("floor", self.floor))
+        fill(self, floor=checks.number("floor", self.floor))
         if not 0 < self.floor < _HUGE:
             raise ValueError(f"floor is {self.floor}; give a small positive latency")
 
@@ -147,7 +148,7 @@ class SpanningTree:
     edges: Sequence[tuple[Node, Node]]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "edges", _pairs(self.edges, "edges", loops=False))
+        fill(self, edges=_pairs(self.edges, "edges", loops=False))
 
     @cached_property
     def _graph(self) -> tuple[IntArray, int]:
@@ -195,8 +196,8 @@ class Matching:
     perfect: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "pairs", _pairs(self.pairs, "pairs", loops=True))
-        object.__setattr__(self, "perfect", bool(self.perfect))
+        pairs = _pairs(self.pairs, "pairs", loops=True)
+        fill(self, pairs=pairs, perfect=bool(self.perfect))
 
     @cached_property
     def _graph(self) -> tuple[IntArray, int, int]:

@@ -62,6 +62,16 @@ def number(name: str, value: Any) -> float:
     return result
 
 
+def non_negative_number(name: str, value: Any) -> float:
+    """A finite float that is not negative."""
+    return float(non_negative(name, number(name, value)))
+
+
+def positive_number(name: str, value: Any) -> float:
+    """A finite positive float."""
+    return float(positive(name, number(name, value)))
+
+
 def count_of(name: str, value: object, *, least: int = 1) -> int:
     """A whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:

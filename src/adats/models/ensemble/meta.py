@@ -124,12 +124,7 @@ class ModelMixture(MadeOfParts[ModelDigest]):
         for model, part in zip(self.models, old.parts, strict=True):
             model.check_change(part, stats)
 
-    def digest(
-        self,
-        stats: Any,
-        *,
-        design: Design = None,
-    ) -> ModelDigest:
+    def digest(self, stats: Any, *, design: Design = None) -> ModelDigest:
         parts = tuple(model.digest(stats, design=design) for model in self.models)
         return ModelDigest(stats, np.concatenate([part.message for part in parts]), parts)
 
@@ -150,12 +145,7 @@ class ModelMixture(MadeOfParts[ModelDigest]):
         return self.with_models(model.with_sums(part) for model, part in pairs)
 
     def replace_task(
-        self,
-        old: ModelDigest,
-        stats: Any,
-        changed: Iterable[int],
-        *,
-        weight: float | None = None,
+        self, old: ModelDigest, stats: Any, changed: Iterable[int], *, weight: float | None = None
     ) -> tuple[ModelDigest, Self]:
         changed = tuple(changed)
         pairs = zip(self.models, old.parts, strict=True)

@@ -222,7 +222,7 @@ class LatentBase(Anchored[S, D]):
 
     def widen(self, factor: float) -> Self:
         """The meta-prior with its width times `factor`."""
-        factor = float(checks.positive("factor", checks.number("factor", factor)))
+        factor = checks.positive_number("factor", factor)
         covs = self.meta_cov * factor**2
         new = evolve(self, meta_cov=covs, mu_prior=linalg.GaussianPriors.of(self.meta_mean, covs))
         if self.anchor.number == 0:

@@ -131,23 +131,25 @@ class LevelSpread(NamedTuple):
         found[:, -1, -1] += np.add.reduce(np.log(known), axis=(0, 2)) - rest
         return found
 
-    def _parts(self, sites: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Of each arm what its own rewards leave over, and what they say about the level; and the
-        variance of the level given them all."""
-        w = sites[0]
+    def _parts(
+        self, sites: FloatArray, mu: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Of each arm what its own rewards leave over, and what they say about the level; the
+        variance of the level given them all, and the mean of theta."""
+        w, b = sites[0], sites[1]
         q = 1.0 / (1.0 + self.own * w)
-        a = w * q
-        return q, a, self.shared / (1.0 + self.shared * a.dot(ones(a.shape[-1]))[..., None])
+        a, one = w * q, ones(w.shape[-1])
+        gain = self.shared / (1.0 + self.shared * a.dot(one)[..., None])
+        about = (b * q - a * mu).dot(one)[..., None]
+        return q, a, gain, q * (mu + gain * about + self.own * b)
 
     def moments(
         self, sites: FloatArray, mu: FloatArray, cov: FloatArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Mean and variance of each entry of theta in a task with these sites, where mu ~ N(mu,
         cov), and the variance that they have in common."""
-        q, a, gain = self._parts(sites)
-        b, one = sites[1], ones(q.shape[-1])
-        about = (b * q - a * mu).dot(one)[..., None]
-        mean = q * (mu + gain * about + self.own * b)
+        q, a, gain, mean = self._parts(sites, mu)
+        one = ones(q.shape[-1])
         sides = np.empty((*q.shape, 2))
         sides[..., 0], sides[..., 1] = a, q
         sides = np.matmul(cov, sides)
@@ -162,12 +164,9 @@ class LevelSpread(NamedTuple):
         self, sites: FloatArray, mu: FloatArray, cov: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Mean and covariance of theta in a task with these sites, where mu ~ N(mu, cov)."""
-        q, a, gain = self._parts(sites)
-        b, one = sites[1], ones(q.shape[-1])
-        about = (b * q - a * mu).dot(one)[..., None]
-        mean = q * (mu + gain * about + self.own * b)
+        q, a, gain, mean = self._parts(sites, mu)
         known = times(cov, a) * gain
-        level = gain * (1.0 + (a * known).dot(one)[..., None]) - known
+        level = gain * (1.0 + (a * known).dot(ones(q.shape[-1]))[..., None]) - known
         found = cov - known[..., None, :]
         found += level[..., None]
         found *= q[..., None]
@@ -180,16 +179,15 @@ class LevelSpread(NamedTuple):
         self, sites: FloatArray, mu: FloatArray, factor: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Mean and factor of theta in a task with these sites, where mu ~ N(mu, factor factorᵀ)."""
-        q, a, gain = self._parts(sites)
-        b, arms = sites[1], q.shape[-1]
-        about = (b * q - a * mu).dot(ones(arms))[..., None]
+        q, a, gain, mean = self._parts(sites, mu)
+        arms = q.shape[-1]
         wide = np.zeros((*q.shape, arms + 1 + factor.shape[-1]))
         diagonal = np.einsum("...ii->...i", wide[..., :arms])
         np.sqrt(self.own * q, out=diagonal)
         wide[..., arms] = q * np.sqrt(gain)
         moved = factor - (gain * times(np.swapaxes(factor, -1, -2), a))[..., None, :]
         np.multiply(q[..., None], moved, out=wide[..., arms + 1 :])
-        return q * (mu + gain * about + self.own * b), wide
+        return mean, wide
 
     def sample(self, which: int, sites: FloatArray, mu: FloatArray, rng: Rng) -> FloatArray:
         """A draw of theta under one candidate, where mu is known."""

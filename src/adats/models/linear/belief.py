@@ -17,7 +17,7 @@ from adats.models.gaussian.belief import LOG_2PI, GaussianArms
 from adats.models.linear.stats import LinearStats
 
 
-class _Linear(BeliefBase):
+class _Factored(BeliefBase):
     """theta ~ N(mean, factor @ factorᵀ); the reward of an arm with features a is N(aᵀtheta, σ²)."""
 
     NAME: ClassVar[str] = "linear"
@@ -28,14 +28,18 @@ class _Linear(BeliefBase):
         def factor(self) -> FloatArray: ...
 
     @property
-    def cov(self) -> FloatArray:
-        return self.factor @ self.factor.T
-
-    @property
     def scale(self) -> FloatArray:
         """Standard deviation of each entry of theta."""
-        scale: FloatArray = np.sqrt((self.factor**2).sum(axis=1))
+        scale: FloatArray = np.sqrt((self.factor**2).sum(axis=-1))
         return scale
+
+
+class _Linear(_Factored):
+    """The belief in one task."""
+
+    @property
+    def cov(self) -> FloatArray:
+        return self.factor @ self.factor.T
 
     def at_rows(self, rows: FloatArray) -> GaussianArms:
         """The belief over the mean rewards of arms with these features, each by itself."""
@@ -104,7 +108,7 @@ class LinearBelief(_Linear):
     def __init__(self, mean: ArrayLike, cov: ArrayLike, noise: ArrayLike) -> None:
         mean = checks.array("mean", mean, ndim=1)
         factor = linalg.psd_factor(checks.covariance("cov", cov, len(mean)))
-        noise = float(checks.positive("noise", checks.number("noise", noise)))
+        noise = checks.positive_number("noise", noise)
         fill(self, mean=mean, factor=factor, noise=noise)
 
     @classmethod
@@ -178,20 +182,8 @@ class LinearPosterior(_Linear):
 _set_mu, _set_design, _set_keep, _set_own, _set_spread, _set_noise = setters(LinearPosterior)
 
 
-class _Linears(BeliefBase):
+class _Linears(_Factored):
     """The same beliefs over many tasks: mean and factor have a first axis for the task."""
-
-    NAME: ClassVar[str] = "linear"
-    noise: float
-    if TYPE_CHECKING:  # a field, or a property
-
-        @property
-        def factor(self) -> FloatArray: ...
-
-    @property
-    def scale(self) -> FloatArray:
-        scale: FloatArray = np.sqrt((self.factor**2).sum(axis=-1))
-        return scale
 
     def sample(self, rng: Draws) -> FloatArray:  # type: ignore[override]
         z = rng.standard_normal((len(self.mean), self.factor.shape[-1]))

@@ -183,9 +183,9 @@ _ALL = DriftExperiment(
         "Kalman filter that is told the sizes of steps. “Exponential”, “stabilized” and "
         "“directional” are bayesianbandits' rules of forgetting, from the marginal prior and told "
         "σ, as an agent for each task or as one for all tasks. (Of single arms its two directional "
-        "rules are one: an arm forgets when it has a reward.) Half-lives, ours and theirs, were "
-        "chosen by pilots with other seeds, over several numbers of arms. The paper has no such "
-        "experiment: the claims below are our own questions."
+        "rules are one: an arm forgets when it has a reward. The figure has the best of the "
+        "three.) Half-lives, ours and theirs, were chosen by pilots with other seeds, over several "
+        "numbers of arms. The paper has no such experiment: the claims below are our own questions."
     ),
     panels=(
         _still(2, 0.2, 200),

@@ -89,7 +89,9 @@ def _shown(o: Outcome) -> dict[str, str]:
     """The agents that the figure has, by what it calls them: of each kind of rival the best."""
     places = ("a task", "all tasks")
     own = [agent for agent in o.panel.agents if not any(agent in rivals(o, p) for p in places)]
-    best = {f"best rule, {place}": best_rival(o, place) for place in places if rivals(o, place)}
+    best = {
+        f"bayesianbandits, {place}": best_rival(o, place) for place in places if rivals(o, place)
+    }
     reference = REFERENCE[o.panel.part]
     return {label_of(agent): agent for agent in own if agent != reference} | best
 

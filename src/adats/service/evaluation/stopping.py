@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -43,8 +44,9 @@ def standing(
     leader = int(means.argmax())
     chances = np.bincount(draws.argmax(axis=1), minlength=len(names)) / len(draws)
     loss = float((top - draws[:, leader]).mean())
+    found = partial(Standing, chances.tolist(), loss, leader)
     if len(names) < 2:
-        return Standing(chances.tolist(), loss, leader, False, "Keep running.")
+        return found(False, "Keep running.")
     others = [i for i in range(len(names)) if i != (leader if control is None else control)]
     if control is None:
         base, rival = draws[:, others].max(axis=1), draws[:, leader]
@@ -57,17 +59,14 @@ def standing(
     best_rival = rival if control is None else draws[:, others].max(axis=1)
     most = float((best_rival - base).mean() + SURE * (best_rival - base).std())
     if most < worth:
-        sentence = "No difference worth having."
-        return Standing(chances.tolist(), loss, leader, True, sentence)
+        return found(True, "No difference worth having.")
     if leader == control:
-        sentence = "Keep running: no arm looks better than the control yet."
-        return Standing(chances.tolist(), loss, leader, False, sentence)
+        return found(False, "Keep running: no arm looks better than the control yet.")
     low, span = _difference(rival, base)
     if low > 0 and loss <= MOST_LOSS * worth:
-        sentence = f"{names[leader]} is better than {against} by {span}."
-        return Standing(chances.tolist(), loss, leader, True, sentence)
+        return found(True, f"{names[leader]} is better than {against} by {span}.")
     sentence = f"Keep running: {names[leader]} may be better than {against}, by {span}."
-    return Standing(chances.tolist(), loss, leader, False, sentence)
+    return found(False, sentence)
 
 
 def _difference(rival: FloatArray, base: FloatArray) -> tuple[float, str]:

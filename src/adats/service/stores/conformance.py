@@ -368,7 +368,7 @@ def _damage(open_store: Open, name: str, damage: Callable[[str], None]) -> None:
 
 def _experiment(store: Store) -> ExperimentRow:
     store.begin()
-    row = ExperimentRow(store.new_experiment(), "o", "x", SPEC, 3, 0, 1, "[]", b"")
+    row = ExperimentRow(store.new_experiment(), "o", "x", SPEC, 3)
     store.save(Changes(experiments={row.id: row}))
     return row
 

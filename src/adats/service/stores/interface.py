@@ -15,7 +15,7 @@ and whoever takes the experiment next folds it into what all taught. That fold h
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from operator import add, sub
-from typing import NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 from adats.models.core.types import Arm
 
@@ -31,10 +31,10 @@ class ExperimentRow(NamedTuple):
     name: str
     spec: str  # as it was made, in canonical JSON
     seed: int
-    version: int  # commits so far
-    prior_version: int
-    arms: str  # what was added and retired since, in JSON
-    total: bytes | None  # the sum of all messages, with its time where they age; None: as it was
+    version: int = 0  # commits so far
+    prior_version: int = 1
+    arms: str = "[]"  # what was added and retired since, in JSON
+    total: bytes | None = b""  # sum of all messages, with its time where they age; None: as it was
     tasks: int = 0
     decisions: int = 0
     counted: int = 0  # decisions whose reward counts
@@ -279,6 +279,21 @@ class Reader(Protocol):
         ...
 
     def counts(self, experiment: int) -> dict[Bucket, Counts]: ...
+
+
+class Connected:
+    """What works through a connection, and closes it at the end of a `with`."""
+
+    _connection: Any
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._connection.close()
 
 
 class ReadView(Reader, Protocol):

@@ -397,12 +397,6 @@ class PostgresKeys(PostgresReader):
     def __init__(self, address: Address) -> None:
         self._connection = connect(address)
 
-    def __enter__(self) -> "PostgresKeys":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._connection.close()
-
     def add(self, row: KeyRow) -> None:
         with explained():
             self._connection.execute(sql.ADD_KEY, row)

@@ -3,7 +3,7 @@
 import zlib
 from collections.abc import Iterator, Sequence
 from itertools import count
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
@@ -11,6 +11,7 @@ from adats.service.stores.interface import (
     BeliefRow,
     Bucket,
     ChangeRow,
+    Connected,
     Counts,
     DecisionRow,
     ExperimentRow,
@@ -65,10 +66,8 @@ _LATER_LISTS = [
 _ACTION = DecisionRow._fields.index("action")
 
 
-class PostgresReader:
+class PostgresReader(Connected):
     """Rows out of a session; what the store and its views share."""
-
-    _connection: Any
 
     def _all(self, sql: str, values: Any = ()) -> list[Any]:
         with explained():
@@ -185,12 +184,6 @@ class PostgresReadView(PostgresReader):
         with explained():
             cursor = self._connection.execute(sql, values, binary=True)
             return cursor.fetchall() if cursor.description else []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         try:

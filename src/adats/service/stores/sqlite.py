@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from adats.models.core.errors import FileFormatError
 from adats.service.errors import DamagedStore, StoreError
@@ -24,6 +24,7 @@ from adats.service.stores.interface import (
     Bucket,
     ChangeRow,
     Changes,
+    Connected,
     Counts,
     DecisionKey,
     DecisionRow,
@@ -68,8 +69,10 @@ _KEY = rows.columns(KeyRow)
 _COUNTS = rows.columns(Bucket, Counts)
 
 
-class SQLiteReader:
+class SQLiteReader(Connected):
     """Rows out of a connection; what the store and its views share."""
+
+    _connection: sqlite3.Connection
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -219,15 +222,6 @@ class SQLiteReadView(SQLiteReader):
         except sqlite3.Error as error:
             raise _explained(error) from error
         self._run("BEGIN")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._connection.close()
 
     def unfolded(self, experiment: int) -> set[str]:  # noqa: ARG002
         return set()
@@ -518,12 +512,6 @@ class SQLiteKeys(SQLiteReader):
         real = real_path(path)
         check_file(real)
         super().__init__(open_to_write(real, wait=LOCK_WAIT, upgrade=False))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._connection.close()
 
     def add(self, row: KeyRow) -> None:
         self._run_rows(rows.ADD_KEY, [rows.sealed(row)])

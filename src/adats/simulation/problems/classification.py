@@ -68,7 +68,6 @@ class PictureProblem(BuiltInProblem[M]):
             raise ValueError(f"{arms} arms a round, but only {len(features)} pictures")
         if not (labels == self.positive).any():
             raise ValueError(f"no picture has the positive class {self.positive!r}")
-        scale = checks.non_negative("meta_scale", checks.number("meta_scale", self.meta_scale))
         fill(
             self,
             features=features,
@@ -76,7 +75,7 @@ class PictureProblem(BuiltInProblem[M]):
             positive=int(self.positive),
             mu=checks.array("mu", self.mu),
             arms=arms,
-            meta_scale=float(scale),
+            meta_scale=checks.non_negative_number("meta_scale", self.meta_scale),
             chances=np.where(labels == self.positive, POSITIVE, OTHER),
         )
         meta = self.meta()  # made here, so that all workers have the same to the last bit

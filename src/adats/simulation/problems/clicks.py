@@ -43,13 +43,13 @@ class LatentClicks(BuiltInProblem[M]):
         """Put clean values in place of the settings; the last of `sizes` is that of mu."""
         if self.rewards not in FAMILIES:
             raise ValueError(f"rewards must be 'binary' or 'count', got {self.rewards!r}")
-        rate = float(checks.positive("base", checks.number("base", self.base)))
+        rate = checks.positive_number("base", self.base)
         if rate >= FAMILIES[self.rewards].most:
             raise ValueError(f"base must be below {FAMILIES[self.rewards].most}, got {rate}")
         whole = {name: checks.count_of(name, value) for name, value in sizes.items()}
         size = list(whole.values())[-1]
         scales = {
-            name: float(checks.non_negative(name, checks.number(name, getattr(self, name))))
+            name: checks.non_negative_number(name, getattr(self, name))
             for name in ("arm_scale", "task_scale", "level_scale")
         }
         known = None if self.mu is None else checks.array("mu", self.mu, ndim=1)

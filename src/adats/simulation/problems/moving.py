@@ -40,7 +40,7 @@ class MovingProblem(GaussianProblem):
         if self.correlated:
             raise ValueError("arms that move have scales here, not covariances")
         clean: dict[str, Any] = {
-            name: float(checks.non_negative(name, checks.number(name, getattr(self, name))))
+            name: checks.non_negative_number(name, getattr(self, name))
             for name in ("mu_step", "theta_step", "season")
         }
         for name in ("mu_jumps", "theta_jumps"):
@@ -48,8 +48,7 @@ class MovingProblem(GaussianProblem):
             clean[name] = tuple(sorted(places))
         if self.mu_jump is not None:
             clean["mu_jump"] = float(checks.number("mu_jump", self.mu_jump))
-        period = checks.positive("period", checks.number("period", self.period))
-        fill(self, **clean, period=float(period))
+        fill(self, **clean, period=checks.positive_number("period", self.period))
 
     def instance(self, start: Start, rounds: int, rng: Rng) -> Instance:
         normals = rng.standard_normal(self.arms + rounds)  # those of a problem that stays

@@ -170,7 +170,7 @@ class GaussianRewards(BuiltInProblem[M]):
         clean: dict[str, Any] = {
             "meta_scale": self._scale("meta_scale", size),
             "task_scale": self._scale("task_scale", size),
-            "noise": float(checks.positive("noise", checks.number("noise", self.noise))),
+            "noise": checks.positive_number("noise", self.noise),
             "mu": None if self.mu is None else checks.array("mu", self.mu),
         }
         if clean["mu"] is not None and np.shape(clean["mu"]) != (size,):
@@ -183,7 +183,7 @@ class GaussianRewards(BuiltInProblem[M]):
     def _scale(self, name: str, size: int) -> float | FloatArray:
         value = getattr(self, name)
         if not np.ndim(value):
-            return float(checks.non_negative(name, checks.number(name, value)))
+            return checks.non_negative_number(name, value)
         scale = checks.non_negative(name, value)
         if scale.shape != (size,):
             raise ValueError(f"{name} must be a number or have shape ({size},), got {scale.shape}")
