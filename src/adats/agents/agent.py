@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import replace
@@ -148,8 +148,9 @@ class Agent(BatchVerbs):
         self._warned = False  # about propensities of 1
         self._said_unit = False
         self._said_one_by_one = False
-        # the last decisions of `ask` that got a reward; a dict would be slow to find the first
-        self._lately_rewarded: OrderedDict[Any, None] = OrderedDict()
+        # the last decisions of `ask` that got a reward: to look one up, and as they came
+        self._lately_rewarded: set[int | str] = set()
+        self._lately: deque[int | str] = deque()
         self._renewals = Renewals(state.turns)
         self._kept: dict[Task, TaskState | None] | None = None  # for a batch that fails to put back
         self._blank = self._setup.new_state(self._meta)  # of a task of which nothing is known
@@ -341,7 +342,8 @@ class Agent(BatchVerbs):
         the reward's own, where rewards age: if it is not given, that of the decision, or the
         clock's. A late one weighs what it would if it had come in time.
         """
-        counts = number = None  # counts: of a decision of a batch
+        counts = None  # of a decision of a batch
+        number: int | str = 0
         if decision is not None:
             if not isinstance(decision, Decision):
                 raise ValueError(f"tell takes a Decision from ask, or task=; got {decision!r}")
@@ -388,16 +390,18 @@ class Agent(BatchVerbs):
         self._book.put(task, state)
         if counts is not None:
             self._rewarded = decision_numbers.with_rewards(self._rewarded, counts)
-        elif decision is not None:
-            self._lately_rewarded[number] = None
-            if len(self._lately_rewarded) > REMEMBERED:
-                self._lately_rewarded.popitem(last=False)
+        elif decision is not None and number not in self._lately_rewarded:
+            self._lately_rewarded.add(number)
+            self._lately.append(number)
+            if len(self._lately) > REMEMBERED:
+                self._lately_rewarded.remove(self._lately.popleft())
         if meta.RENEWS:
             self._go_on_with(meta)
         else:
             self._meta = meta
-        for change in self._detector.see(task, found) if self._detector is not None else ():
-            warnings.warn(str(change), stacklevel=2)
+        if self._detector is not None:
+            for change in self._detector.see(task, found):
+                warnings.warn(str(change), stacklevel=2)
 
     def _surprises(
         self, state: TaskState, pulled: Any, rewards: Any, moment: float | None

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from adats.models.core import checks
-from adats.models.core.frozen import put
+from adats.models.core.frozen import setters
 from adats.models.core.types import Arm, FloatArray, JsonDict, Task
 
 
@@ -39,14 +39,14 @@ class Decision:
         propensities: FloatArray | None = None,
         fallback: bool = False,
     ) -> None:
-        put(self, "task", task)  # by hand: faster than what a dataclass writes
-        put(self, "action", action)
-        put(self, "features", features)
-        put(self, "decision_id", decision_id)
-        put(self, "time", time)
-        put(self, "propensity", propensity)
-        put(self, "propensities", propensities)
-        put(self, "fallback", fallback)
+        _set_task(self, task)  # by hand: faster than what a dataclass writes
+        _set_action(self, action)
+        _set_features(self, features)
+        _set_decision_id(self, decision_id)
+        _set_time(self, time)
+        _set_propensity(self, propensity)
+        _set_propensities(self, propensities)
+        _set_fallback(self, fallback)
 
     def record(self, reward: float) -> JsonDict:
         """The decision and its reward as one flat row of the project's log format."""
@@ -79,3 +79,15 @@ class Decision:
         if features is not None:
             row |= {f"x{i}": float(x) for i, x in enumerate(features)}
         return row
+
+
+(
+    _set_task,
+    _set_action,
+    _set_features,
+    _set_decision_id,
+    _set_time,
+    _set_propensity,
+    _set_propensities,
+    _set_fallback,
+) = setters(Decision)

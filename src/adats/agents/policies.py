@@ -48,10 +48,11 @@ class Thompson:
     DRAWS: ClassVar[bool] = True
 
     def values(self, scene: Scene) -> FloatArray:
-        theta: FloatArray = scene.belief.sample(scene.rng)
-        if scene.rows is None:
+        belief, rows = scene.belief, scene.rows
+        theta: FloatArray = belief.sample(scene.rng)
+        if rows is None:
             return theta
-        drawn: FloatArray = scene.belief.rewards_at(scene.rows, theta)
+        drawn: FloatArray = belief.rewards_at(rows, theta)
         return drawn
 
 

@@ -1,5 +1,6 @@
 """Frozen objects from parts that are known to be good, without checking them again."""
 
+from collections.abc import Callable
 from dataclasses import fields
 from functools import cache
 from typing import Any, Generic, TypeVar
@@ -14,6 +15,11 @@ def fill(new: T, **values: object) -> T:
     for name, value in values.items():
         put(new, name, value)
     return new
+
+
+def setters(cls: Any) -> tuple[Callable[[object, object], None], ...]:
+    """One for each field of a frozen class with slots, to be used as `put` is; twice as quick."""
+    return tuple(getattr(cls, field.name).__set__ for field in fields(cls))
 
 
 def unchecked(cls: type[T], **values: object) -> T:

@@ -39,7 +39,7 @@ class TableRow:
         return row
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class ArmStats:
     """Pulls, summed rewards and summed squares of every arm (T and B of the paper).
 
@@ -128,9 +128,10 @@ class ArmStats:
 
     @staticmethod
     def count_reward(table: FloatArray, arm: int, value: float) -> None:
-        table[0, arm] += 1.0
-        table[1, arm] += value
-        table[2, arm] += value * value
+        n, total, squares = table.item(0, arm), table.item(1, arm), table.item(2, arm)
+        table[0, arm] = n + 1.0  # of Python's numbers: quicker than += of an entry
+        table[1, arm] = total + value
+        table[2, arm] = squares + value * value
 
     def __add__(self, other: Self) -> Self:
         same_shape(self.table, other.table)

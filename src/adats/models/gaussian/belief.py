@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
 from adats.models.core import checks
-from adats.models.core.frozen import fill, put
+from adats.models.core.frozen import fill, setters
 from adats.models.core.product import SEVERAL, ProductArms, PullSums, rewards_before
 from adats.models.core.quadrature import Density
 from adats.models.core.stats import ArmStats
@@ -28,7 +28,7 @@ def posterior_of_arm(mean: N, ratio: N, count: N, total: N) -> tuple[N, N]:
     return keep * (mean + ratio * total), keep
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class GaussianArms(ProductArms):
     """theta_i ~ N(mean_i, scale_i²); a reward of arm i is N(theta_i, noise_i²). Scale 0 is legal.
 
@@ -59,9 +59,9 @@ class GaussianArms(ProductArms):
     def of(cls, *parameters: FloatArray) -> Self:
         new = object.__new__(cls)  # the base's way, written out: this is the hot path
         mean, scale, noise = parameters
-        put(new, "mean", mean)
-        put(new, "scale", scale)
-        put(new, "noise", noise)
+        _set_mean(new, mean)
+        _set_scale(new, scale)
+        _set_noise(new, noise)
         return new
 
     @property
@@ -95,7 +95,7 @@ class GaussianArms(ProductArms):
 
     def stack_chances(self, weights: FloatArray, separate: bool) -> FloatArray | None:
         if separate or len(self.mean) > SEVERAL:
-            return super().stack_chances(weights, separate)
+            return ProductArms.stack_chances(self, weights, separate)
         each = [best_gaussian(m, s) for m, s in zip(self.mean, self.scale, strict=True)]
         chances: FloatArray = weights[:, 0] @ np.array(each) / weights[:, 0].sum()
         return chances
@@ -148,3 +148,6 @@ class GaussianArms(ProductArms):
             count * log_noise + np.log1p(count * ratio) + fit / self.noise**2
         )
         return result
+
+
+_set_mean, _set_scale, _set_noise = setters(GaussianArms)

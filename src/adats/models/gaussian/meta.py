@@ -53,11 +53,11 @@ def arm_digest(
     return m, h, grown, count * log_noise, around * precision - ratio * centred * h
 
 
-def arm_message(count: float, *rest: float) -> tuple[float, float, float, float]:
+def arm_message(sums: list[float], of_arm: list[float]) -> tuple[float, float, float, float]:
     """M, h, c and keep of one arm."""
-    if count < 0:
+    if sums[0] < 0:
         raise ValueError(NEGATIVE)
-    m, h, grown, base, fit = arm_digest(count, *rest)
+    m, h, grown, base, fit = arm_digest(*sums, *of_arm)
     return m, h, -0.5 * (base + math.log(grown) + fit), 1.0 / grown
 
 
@@ -220,7 +220,7 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
         columns[3] = 1.0  # an arm of which nothing is known says nothing
         for i, sums in enumerate(table.T.tolist()):
             if any(sums):
-                columns[:, i] = arm_message(*sums, *self.scales.of_arm[i])
+                columns[:, i] = arm_message(sums, self.scales.of_arm[i])
         return GaussianDigest(stats, columns[:3].ravel(), columns[3])
 
     def arrays(self) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -246,8 +246,8 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
     ) -> tuple[GaussianDigest, Self]:
         """All arms together, if all have lost weight."""
         if weight is None:
-            (digest,), meta = self.replace_tasks([(old, stats, changed)])
-            return digest, meta
+            digests, meta = self.replace_tasks(((old, stats, changed),))
+            return digests[0], meta
         m, h, grown, base, fit = arm_digest(*stats.table, *self.scales.constants)
         message = np.concatenate([m, h, -0.5 * (base + np.log(grown) + fit)])
         more = self.absorb(message - weight * old.message)
@@ -269,12 +269,13 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
             message, keep = old.message.copy(), old.keep.copy()
             for i in changed:
                 of_arm = scales.of_arm[i]
-                *parts, keep[i] = arm_message(*stats.table[:, i].tolist(), *of_arm)
-                sums = []
-                for k, new in zip((i, arms + i, 2 * arms + i), parts, strict=True):
+                *parts, keep[i] = arm_message(stats.table[:, i].tolist(), of_arm)
+                sums, k = [], i
+                for new in parts:
                     value, rest = swapped(high.item(k), low.item(k), message.item(k), new)
                     high[k], low[k], message[k] = value, rest, new
                     sums.append(value + rest)
+                    k += arms
                 width = scales.meta_variance.item(i)
                 mean[i], variance[i] = meta_posterior(of_arm[0], width, sums[0], sums[1])
             digests.append(GaussianDigest(stats, message, keep))

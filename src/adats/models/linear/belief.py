@@ -11,7 +11,7 @@ from scipy.special import ndtr
 from adats.models.core import checks, linalg
 from adats.models.core.belief import BeliefBase
 from adats.models.core.draws import Draws
-from adats.models.core.frozen import fill, put
+from adats.models.core.frozen import fill, put, setters
 from adats.models.core.types import Conditioned, Design, FloatArray, IntArray, Rng
 from adats.models.gaussian.belief import LOG_2PI, GaussianArms
 from adats.models.linear.stats import LinearStats
@@ -124,7 +124,7 @@ class LinearBelief(_Linear):
         return self.mean + self.factor @ rng.standard_normal(self.factor.shape[1])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class LinearPosterior(_Linear):
     """The same belief where theta depends on an uncertain mu, sampled in O(d²): mu, then theta.
 
@@ -137,6 +137,25 @@ class LinearPosterior(_Linear):
     own: FloatArray
     spread: FloatArray  # F
     noise: float
+
+    @classmethod
+    def of(
+        cls,
+        mu: linalg.Gaussian,
+        design: Design,
+        keep: FloatArray,
+        own: FloatArray,
+        spread: FloatArray,
+        noise: float,
+    ) -> Self:
+        new = object.__new__(cls)
+        _set_mu(new, mu)
+        _set_design(new, design)
+        _set_keep(new, keep)
+        _set_own(new, own)
+        _set_spread(new, spread)
+        _set_noise(new, noise)
+        return new
 
     def _designed(self, point: FloatArray) -> FloatArray:
         return point if self.design is None else self.design.dot(point)
@@ -158,6 +177,9 @@ class LinearPosterior(_Linear):
         theta += self.own
         theta += self.spread.dot(z[p:])
         return theta
+
+
+_set_mu, _set_design, _set_keep, _set_own, _set_spread, _set_noise = setters(LinearPosterior)
 
 
 class _Linears(_Factored):

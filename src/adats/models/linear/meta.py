@@ -87,15 +87,10 @@ HALF_BIT = -0.5 * math.log(2.0)  # rewards that say more than one bit about thet
 
 
 @functools.lru_cache(maxsize=16)
-def _scales(dim: int, spread: float, precision: float) -> FloatArray:
-    """What makes Σ_0^½ G Σ_0^½/σ², Σ_0^½ B/σ² and Σy²/σ² of the moments."""
+def _scales(dim: int, spread: float, precision: float) -> tuple[FloatArray, FloatArray]:
+    """What makes Σ_0^½ G Σ_0^½/σ², Σ_0^½ B/σ² and Σy²/σ² of the moments; and I for the first."""
     root = np.append(np.full(dim, spread), 1.0)
-    return np.outer(root, root) * precision
-
-
-@functools.lru_cache(maxsize=16)
-def _corner_eye(dim: int) -> FloatArray:
-    return np.diag(np.append(np.ones(dim), 0.0))
+    return np.outer(root, root) * precision, np.diag(np.append(np.ones(dim), 0.0))
 
 
 class LinearFactors(NamedTuple):
@@ -257,11 +252,12 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
 
     def _isotropic(self, moments: FloatArray, spread: float, dim: int) -> _Undesigned:
         """Σ_0 = spread² I, so Q is symmetric and Q = C⁻ᵀC⁻¹ with C Cᵀ = I + Σ_0 G/σ²."""
-        scaled = moments * _scales(dim, spread, self.factors.precision)
-        scaled += _corner_eye(dim)
+        scales, eye = _scales(dim, spread, self.factors.precision)
+        scaled = moments * scales
+        scaled += eye
         half, lower = linalg.whiten_inner(scaled[:-1, :-1])
-        step = half.dot(scaled[:-1, -1])
-        keep = half.T.dot(half)
+        step, turned = half.dot(scaled[:-1, -1]), half.T
+        keep = turned.dot(half)
         c = -linalg.log_det(lower)
         if c < linalg.LOG_DET_AT_RISK:
             linalg.check_digits(lower)
@@ -274,8 +270,8 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
         h = own / spread
         own *= spread
         half *= spread
-        c -= 0.5 * (float(scaled[-1, -1]) - float(step.dot(step)))
-        return _Undesigned(m, h, c, keep, own, half.T)
+        c -= 0.5 * (scaled.item(-1) - float(step.dot(step)))
+        return _Undesigned(m, h, c, keep, own, turned)
 
     def _general(self, moments: FloatArray, spread: FloatArray) -> _Undesigned:
         precision = self.factors.precision
@@ -304,9 +300,10 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
         if weight is not None:
             return new, self.absorb(new.message - weight * old.message)
         grown = object.__new__(type(self))  # as `evolve` has it, written out: this is the hot path
-        known = vars(grown)
-        known.update(vars(self), total=self.total.swap(old.message, new.message))
+        known = vars(self).copy()
+        known["total"] = self.total.swap(old.message, new.message)
         known.pop("_known_mu", None)
+        put(grown, "__dict__", known)
         return new, grown
 
     def log_evidence(self) -> float:
@@ -336,7 +333,7 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
     def posterior(self, digest: LinearDigest) -> LinearPosterior:
         """Of theta in a task whose own message is in the total: exact, nothing is subtracted."""
         _, _, design, keep, own, factor = digest
-        return LinearPosterior(self._mu, design, keep, own, factor, self.noise)
+        return LinearPosterior.of(self._mu, design, keep, own, factor, self.noise)
 
     @property
     def task_factor(self) -> FloatArray:

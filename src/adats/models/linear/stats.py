@@ -12,7 +12,7 @@ from adats.models.core.stats import SINGLE, ArmStats, FeatureStats, same_shape
 from adats.models.core.types import BoolArray, FloatArray, IntArray
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class LinearStats(FeatureStats):
     """Number of pulls n, Gram matrix Σ aaᵀ, Σ a·y and Σ y² (G and B of the paper).
 
@@ -64,7 +64,8 @@ class LinearStats(FeatureStats):
             z = np.column_stack([x, rewards])
             checks.modest("reward", rewards)
             n, moments = float(len(z)), z.T @ z
-        return type(self)(self.n + n, self.moments + moments)
+        moments += self.moments
+        return type(self)(self.n + n, moments)
 
     def add_counts(self, action: Any, pulls: Any, successes: Any) -> Self:  # noqa: ARG002
         """Sums do not say enough: this raises."""
