@@ -123,6 +123,26 @@ def test_a_posterior_knows_which_kind_a_task_is():
     assert meta.absorb(digest.message).posterior(digest).weights[1] > 0.999
 
 
+def test_a_task_with_a_design_of_its_own_keeps_it_when_it_learns():
+    """Against the joint Gaussian of each kind, written out."""
+    design, rewards = np.array([[1.0, 0.5], [0.0, 2.0]]), np.array([2.0, 0.3, 1.1])
+    width, own, noise = 0.5 * np.eye(2), 0.1 * np.eye(2), 1.0
+    kinds = [LinearMeta(mean, width, task_cov=own, noise=noise, design=np.eye(2)) for mean in MEANS]
+    agent = AdaTS(ClusterMeta(kinds, [0.3, 0.7]), seed=1, features=np.eye(2))
+    agent.ask("t", design=design)
+    for arm, reward in zip((0, 1, 0), rewards, strict=True):
+        agent.tell(task="t", action=arm, reward=reward)
+    picks = np.eye(2)[[0, 1, 0]]
+    cov = design @ width @ design.T + own  # of theta
+    spread = picks @ cov @ picks.T + noise**2 * np.eye(3)
+    gain = cov @ picks.T @ np.linalg.inv(spread)
+    means = MEANS @ design.T
+    logs = [multivariate_normal(picks @ m, spread).logpdf(rewards) for m in means]
+    chances = np.array([0.3, 0.7]) * np.exp(logs)
+    expected = [m + gain @ (rewards - picks @ m) for m in means]
+    assert_allclose(agent.posterior("t").mean, chances @ expected / chances.sum(), atol=1e-12)
+
+
 @pytest.mark.parametrize("kinds", range(1, 7))
 def test_grids_of_weights(kinds):
     grid = weights_grid(kinds)

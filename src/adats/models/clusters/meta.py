@@ -33,6 +33,7 @@ class ClusterDigest(NamedTuple):
     message: FloatArray  # log density of the rewards, for every point of the grid of weights
     evidence: FloatArray  # the same for every component
     beliefs: tuple[Belief, ...]  # every component, conditioned on the task's own rewards
+    design: Design  # of the task
 
 
 @register
@@ -97,7 +98,10 @@ class ClusterMeta(MadeOfParts[ClusterDigest]):
         parts = [prior.condition(stats) for prior in self._priors(design)]
         evidence = np.array([part.log_evidence for part in parts])
         message = log_sum(self.log_grid + evidence, axis=1)  # log Σ_c w_c e_c
-        return ClusterDigest(stats, message, evidence, tuple(part.belief for part in parts))
+        return ClusterDigest(stats, message, evidence, tuple(part.belief for part in parts), design)
+
+    def _digest_anew(self, old: ClusterDigest, stats: Any) -> ClusterDigest:
+        return self.digest(stats, design=old.design)
 
     def posterior(self, digest: ClusterDigest) -> BeliefMixture:
         """Of theta in a task whose own message is in the total: it is of kind c with probability

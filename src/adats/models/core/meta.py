@@ -103,10 +103,15 @@ class MetaBase(ABC, Generic[S, D]):
         With a `weight`, that of the old message in the total, all other pulls have lost some too.
         """
         del changed
-        new = self.digest(stats)
+        new = self._digest_anew(old, stats)
         if weight is not None:
             return new, self.absorb(new.message - weight * old.message)
         return new, evolve(self, total=self.total.swap(old.message, new.message))
+
+    def _digest_anew(self, old: D, stats: S) -> D:
+        """Of the task that `old` is of, with other statistics."""
+        del old
+        return self.digest(stats)
 
     def replace_tasks(
         self, changes: Sequence[tuple[D, S, Collection[int]]]
