@@ -1,5 +1,6 @@
 import inspect
 import re
+from dataclasses import fields
 from itertools import count
 
 import numpy as np
@@ -178,7 +179,10 @@ def test_every_exported_class_has_a_case():
 
 def spoiled(original, **methods):
     new = object.__new__(type("Spoiled", (type(original),), methods))
-    new.__dict__.update(original.__dict__)
+    for base in type(original).__mro__:
+        for name in getattr(base, "__slots__", ()):
+            vars(base)[name].__set__(new, getattr(original, name))
+    new.__dict__.update(getattr(original, "__dict__", {}))
     return new
 
 
@@ -224,9 +228,14 @@ def test_stats_that_do_not_start_at_zero_are_found():
 ARMS = GaussianArms([0.0, 1.0], 1.0, 1.0)
 
 
+def fields_of(belief):
+    return {field.name: getattr(belief, field.name) for field in fields(belief)}
+
+
 def condition_in_place(self, stats):
     result = GaussianArms.condition(self, stats)
-    self.__dict__.update(result.belief.__dict__)
+    for name, value in fields_of(result.belief).items():
+        object.__setattr__(self, name, value)
     return result
 
 
@@ -235,9 +244,9 @@ def changed(name, amount):
 
     def condition(self, stats):
         evidence, belief = GaussianArms.condition(self, stats)
-        fields = vars(belief) | {"evidence": evidence}
-        fields[name] = fields[name] + amount(stats.count.sum())
-        return Conditioned(fields.pop("evidence"), type(self).of(*fields.values()))
+        parts = fields_of(belief) | {"evidence": evidence}
+        parts[name] = parts[name] + amount(stats.count.sum())
+        return Conditioned(parts.pop("evidence"), type(self).of(*parts.values()))
 
     return {"condition": condition}
 
