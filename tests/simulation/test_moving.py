@@ -359,6 +359,7 @@ def joint(meta, seen, now, mu_step, theta_step):
     return gain @ np.array([reward for _, _, reward in seen]), prior - gain @ across.T
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("rule", "name"),
     [
@@ -370,7 +371,8 @@ def joint(meta, seen, now, mu_step, theta_step):
     ],
 )
 def test_the_rules_are_those_of_bayesianbandits(rule, name):
-    peer = pytest.importorskip("bayesianbandits")
+    import bayesianbandits as peer
+
     meta = MovingProblem(arms=2, meta_scale=0.6, task_scale=0.8, noise=0.7).meta()
     agent = DecayAgent(meta, 0.9, rule, True, np.random.default_rng(0))
     theirs = getattr(peer, name)(0.9)
