@@ -591,7 +591,7 @@ def test_truncated_priors(tmp_path):
 
 
 def test_a_model_of_the_users_own_cannot_be_saved(tmp_path):
-    with pytest.raises(ValueError, match="a dict cannot be written"):
+    with pytest.raises(ValueError, match="of class dict: of an agent give"):
         adats.save_prior({}, tmp_path / "prior.json")
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ValueError, match="unknown model 'x'"):

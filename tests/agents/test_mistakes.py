@@ -45,6 +45,10 @@ def test_files_that_are_mixed_up_say_what_to_call(tmp_path):
     adats.save_prior(prior, tmp_path / "prior.json")
     with pytest.raises(adats.FileFormatError, match=r"has a prior, not an agent: .*load_prior"):
         adats.load(tmp_path / "prior.json")
+    with pytest.raises(
+        ValueError, match=r"class AdaTS: of an agent give agent.meta, or call agent.save"
+    ):
+        adats.save_prior(AdaTS(prior, seed=1), tmp_path / "prior.json")
     AdaTS(prior, seed=1).save(tmp_path / "agent.npz")
     with pytest.raises(adats.FileFormatError, match=r"has an agent, not a prior: .*adats.load\("):
         adats.load_prior(tmp_path / "agent.npz")

@@ -37,7 +37,10 @@ def registered(name: Any) -> type[MetaBelief]:
 def meta_to_dict(meta: MetaBelief) -> JsonDict:
     """A meta-belief, with what it has learned, as plain JSON values."""
     if type(meta) not in _MODELS.values():
-        raise ValueError(f"a {type(meta).__name__} cannot be written to a file: register its class")
+        raise ValueError(
+            f"a file of priors cannot take this, of class {type(meta).__name__}: of an agent give "
+            "agent.meta, or call agent.save(path); a class of your own has to be registered"
+        )
     return meta.to_dict()
 
 
