@@ -248,6 +248,7 @@ def policies() -> None:
 def others() -> None:
     """What other files measure."""
     fitting.fitting(row)
+    fitting.clicks(row)
     parts = (
         propensities.rows(),
         batches.rows(),
@@ -255,6 +256,7 @@ def others() -> None:
         contextual.rows(),
         classification.classification(),
         logs.rows(),
+        logs.aggregated(),
         service.rows(),
     )
     for rows in parts:

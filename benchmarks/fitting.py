@@ -1,4 +1,4 @@
-"""The fit of a linear model from statistics: 10,000 tasks, 16 features."""
+"""Fits from statistics of 10,000 tasks: linear with 16 features, and clicks of ten arms."""
 
 import time
 from collections.abc import Callable
@@ -9,9 +9,10 @@ import numpy as np
 from adats.learning import linear
 from adats.learning.fit_common import Point, climb
 from adats.learning.fitting import estimate
-from adats.learning.tables import LinearTable
+from adats.learning.tables import ArmTable, LinearTable
+from adats.models import BinaryStats
 
-TASKS, DIM = 10_000, 16
+TASKS, DIM, ARMS = 10_000, 16, 10
 
 
 def statistics(rng: np.random.Generator, pulls: int, spread: float) -> LinearTable:
@@ -49,3 +50,21 @@ def fitting(row: Callable[[str, str, str, bool], None]) -> None:
         estimate(table, model="linear")
         seconds = time.perf_counter() - begin
         row("  with shrinkage by five folds", f"{seconds:.1f} s", "", True)
+
+
+def clicks(row: Callable[[str, str, str, bool], None]) -> None:
+    """Rates around 3 %, 40 pulls of every arm of every task, a level that its arms share."""
+    rng = np.random.default_rng(0)
+    eta = -3.5 + 0.5 * rng.standard_normal((TASKS, 1)) + 0.3 * rng.standard_normal((TASKS, ARMS))
+    pulls = np.full(eta.shape, 40.0)
+    successes = rng.binomial(40, 1.0 / (1.0 + np.exp(-eta))).astype(float)
+    names = tuple(f"a{i}" for i in range(ARMS))
+    table = ArmTable(
+        BinaryStats, tuple(range(TASKS)), names, np.stack([pulls, successes, successes], axis=1)
+    )
+    for structure in ("level", "full"):
+        begin = time.perf_counter()
+        estimate(table, model="binary", structure=structure)
+        seconds = time.perf_counter() - begin
+        what = f"fit of clicks, {TASKS:,} tasks × {ARMS} arms, {structure}"
+        row(what, f"{seconds:.1f} s", "≤ 10 s", seconds <= 10)
