@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import itertools
 import json
 import sys
 import time
@@ -15,6 +16,7 @@ from adats.models.prior_files import prior_to_dict
 from adats.service.engine import Engine
 from adats.service.http.app import make_app
 from adats.service.http.operations import LARGEST_SPEC
+from adats.service.http.readers import LONGEST_REST, REST, Readers
 from adats.service.server import put_the_loop_first
 from adats.service.stores.sqlite import SQLiteStore
 from asgi import send
@@ -195,3 +197,40 @@ def test_a_prior_as_large_as_it_may_be(tmp_path, prior):
         if max(held.values()) < LONGEST_HOLD:
             break
     assert min(max(held.values()) for held in tries) < LONGEST_HOLD, tries
+
+
+def reading(store, commits, looks=10, seconds=0.004):
+    """Seconds that some reads take, one after another, and the processor's in them."""
+    used = []
+
+    def work(_):
+        began = time.thread_time()
+        while time.thread_time() - began < seconds:
+            pass
+        used.append(time.thread_time() - began)
+
+    async def all_of_them():
+        readers = Readers(store, lambda: next(commits))
+        began = time.monotonic()
+        for _ in range(looks):
+            await readers.read(work)
+        readers.close()
+        return time.monotonic() - began
+
+    return asyncio.run(all_of_them()), sum(used)
+
+
+def test_reads_rest_where_operations_are_carried_out(tmp_path):
+    store = SQLiteStore(tmp_path / "a.db")
+    took, used = reading(store, itertools.count())
+    assert took >= REST * used * 9 / 10  # after each but the last
+    took, used = reading(store, itertools.count(), looks=3, seconds=2 * LONGEST_REST / REST)
+    assert 2 * LONGEST_REST <= took < REST * used  # no rest is longer than that
+    store.close()
+
+
+def test_reads_do_not_rest_where_nothing_else_happens(tmp_path):
+    store = SQLiteStore(tmp_path / "a.db")
+    took, used = min(reading(store, itertools.repeat(7)) for _ in range(5))
+    assert took < 0.5 * REST * used
+    store.close()

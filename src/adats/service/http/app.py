@@ -117,7 +117,7 @@ class Service:
         kind = SharedQueue if engine.store.many_writers else CommitQueue
         self._queue = kind(engine, most_waiting=most_waiting)
         self._folder = None if folding is None else Folder(folding, self.metrics.folded)
-        self._readers = Readers(engine.store)
+        self._readers = Readers(engine.store, lambda: self._queue.groups)
         self._alarms = 0
         self._watch()
         with engine.store.view() as view:

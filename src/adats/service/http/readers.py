@@ -1,10 +1,12 @@
 """Reading what is committed, beside the engine: in threads, a few at a time.
 
-A view of the store keeps its log from being cleared. So views are counted, and while a task is
-forgotten there is none: exports are cut off, short reads are waited for.
+While operations are carried out, short reads have a small part of the processor: after each the
+next one rests. A view of the store keeps its log from being cleared. So views are counted, and
+while a task is forgotten there is none: exports are cut off, short reads are waited for.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -18,13 +20,17 @@ from adats.service.stores.interface import ReadView, Store
 T = TypeVar("T")
 
 AT_ONCE, MOST_WAITING, MOST_EXPORTS = 2, 100, 4
+REST, LONGEST_REST = 5.0, 0.25  # times the processor time of the last read; seconds
 
 
 class Readers:
     """The views of one store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, commits: Callable[[], int]) -> None:
         self._store = store
+        self._commits = commits  # how many there were, to see whether operations are carried out
+        self._seen, self._rested_at = 0, 0.0  # how many before the last read; when the next may be
+        self._turns = asyncio.Semaphore(AT_ONCE)
         self._threads = ThreadPoolExecutor(AT_ONCE, "read")
         self._open = asyncio.Condition()
         self._views = self._clearing = 0
@@ -44,10 +50,28 @@ class Readers:
             raise Busy(f"{self._waiting} requests wait to read")
         self._waiting += 1
         try:
-            async with self._viewed():
-                return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+            async with self._turns:
+                await self._rest()
+                async with self._viewed():
+                    loop = asyncio.get_running_loop()
+                    return await loop.run_in_executor(self._threads, self._measured, work)
         finally:
             self._waiting -= 1
+
+    async def _rest(self) -> None:
+        """Where operations were carried out beside the last read."""
+        pause = self._rested_at - time.monotonic()
+        if pause > 0 and self._commits() != self._seen:
+            await asyncio.sleep(pause)
+
+    def _measured(self, work: Callable[[], T]) -> T:
+        commits, began = self._commits(), time.thread_time()
+        try:
+            return work()
+        finally:
+            rest = min(REST * (time.thread_time() - began), LONGEST_REST)
+            self._seen = commits
+            self._rested_at = max(self._rested_at, time.monotonic()) + rest
 
     def _look(self, work: Callable[[ReadView], T]) -> T:
         with self._store.view() as view:
