@@ -503,7 +503,7 @@ class TestBadInput:
         assert agent.stats("a").count.tolist() == [1.0, 0.0, 0.0]
 
     def test_clocks(self):
-        with pytest.raises(ValueError, match="clock must be 'seconds' or 'rounds', got 'days'"):
+        with pytest.raises(ValueError, match="clock must be one of seconds, rounds, pulls, got 'days'"):
             self.agent(clock="days")
 
     @pytest.mark.parametrize("time", [math.nan, math.inf, "now", True, 1e300, np.datetime64("now")])

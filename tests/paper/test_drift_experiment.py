@@ -161,17 +161,17 @@ def test_each_claim_measures_what_it_says(outcomes):
     """As many measures as panels, times rivals where there are some."""
     judged = judge(CLAIMS, outcomes)
     counts = [len(one.measures) for one in judged]
-    assert counts == [2, 2, 1, 1, 1, 2, 2, 2, 2, 15, 15, 1, 2, 1]
+    assert counts == [2, 2, 2, 1, 1, 1, 2, 2, 2, 2, 15, 15, 1, 2, 1]
     first = judged[0].measures[0]
     still = of_part(STILL, outcomes)[0]
     assert first.value == pytest.approx(
         still.result.mean("half-life 5 tasks") / still.result.mean(NONE)
     )
     assert first.high == 1.05
-    walk = judged[8].measures[0]
+    walk = judged[9].measures[0]
     one = of_part(WALK, outcomes)[0]
     assert walk.value == pytest.approx(one.result.mean(BOTH) / one.result.mean(FILTER))
-    assert {m.what.split(" below ")[0] for m in judged[9].measures} == {
+    assert {m.what.split(" below ")[0] for m in judged[10].measures} == {
         OURS[part] for part in (MU, THETA, WALK)
     }
 

@@ -171,7 +171,7 @@ def test_bad_moves(settings, message):
 
 
 POLICIES = ("ts", "greedy", "ucb", "index")
-LIVES = [(0.4, 2.0), (None, 0.7), (0.2, None), (None, None)]
+LIVES = [(0.4, 2.0), (None, 0.7), (0.2, None), (None, None), (0.1, None, "pulls")]
 
 
 def interpreted(monkeypatch, problem, agents, **options):
@@ -406,9 +406,18 @@ def test_rivals_say_what_they_are_not_for(memory):
             played(MovingProblem(), agents, **options)
 
 
-@pytest.mark.parametrize("lives", [(0.0, None), (None, -1.0), (math.nan, None)])
-def test_bad_half_lives(lives):
-    with pytest.raises(ValueError, match="half_life must be"):
+@pytest.mark.parametrize(
+    ("lives", "message"),
+    [
+        ((0.0, None), "half_life must be"),
+        ((None, -1.0), "half_life must be"),
+        ((math.nan, None), "half_life must be"),
+        ((1.0, 2.0, "pulls"), "and no prior_half_life"),
+        ((1.0, None, "days"), "clock must be one of seconds, rounds, pulls, got 'days'"),
+    ],
+)
+def test_bad_half_lives(lives, message):
+    with pytest.raises(ValueError, match=message):
         played(MovingProblem(), {"a": Learner("", memory=HalfLives(*lives))})
 
 

@@ -18,9 +18,8 @@ from adats.agents.agent_files import AgentState
 from adats.agents.aging import (
     CLOCKS,
     NEVER,
-    aging_of,
-    checked_clock,
     clock_time,
+    forgetting_of,
     time_of_look,
     time_of_reward,
 )
@@ -94,9 +93,11 @@ class Agent(BatchVerbs):
         A reward that is `half_life` old weighs half in its task, and a task whose last reward is
         `prior_half_life` old weighs half in what all tasks taught; both are in the unit of the
         times that `ask` and `tell` are given. Where none is given, the `clock` has it: "seconds",
-        or "rounds", in which each decision is one. With `detect_changes` the agent warns if the
+        or "rounds", in which each decision is one. With "pulls" the age of a reward is how many
+        others its arm has had since in its task. With `detect_changes` the agent warns if the
         prior, or tasks, seem to move; see `changes`.
         """
+        aging, keep = forgetting_of(half_life, prior_half_life, clock)
         setup = make_setup(
             meta,
             self._source,
@@ -106,7 +107,8 @@ class Agent(BatchVerbs):
             explore_first,
             policy,
             epsilon,
-            aging_of(half_life, prior_half_life),
+            aging,
+            keep,
         )
         if seed is None:
             raise ValueError("give a seed: a number, so that the same decisions can be made again")
@@ -118,7 +120,6 @@ class Agent(BatchVerbs):
             warnings.warn(SLOW_THREADS, stacklevel=2)
         rng = np.random.default_rng(seed)
         number = decision_numbers.agent_number(rng)
-        clock = checked_clock(clock)
         detector = detector_of(setup, detect_changes)
         self._set(AgentState(setup, meta, {}, rng, 0, number, clock=clock, detector=detector))
         self._columns = columns
@@ -366,7 +367,7 @@ class Agent(BatchVerbs):
         if setup.aging is None:
             if time is not None:
                 checks.number("time", time)
-            stats = learned(state.stats, pulled, reward, pulls, successes)
+            stats = learned(state.stats, pulled, reward, pulls, successes, setup.keep)
             if known is None:
                 state = setup.drawn(meta, state, self._rng)
             state, meta = setup.learn(meta, state, stats, pulled, decided=decided)
@@ -518,12 +519,15 @@ class Agent(BatchVerbs):
         return known
 
 
-def learned(stats: Any, pulled: Any, reward: Any, pulls: Any, successes: Any) -> Any:
+def learned(
+    stats: Any, pulled: Any, reward: Any, pulls: Any, successes: Any, keep: float = 1.0
+) -> Any:
     """The statistics with a reward, or with so many pulls and the sum of their rewards."""
+    options = {} if keep == 1.0 else {"keep": keep}
     if pulls is None and successes is None:
-        return stats.add(pulled, reward)
+        return stats.add(pulled, reward, **options)
     if reward is None and pulls is not None and successes is not None:
-        return stats.add_counts(pulled, pulls, successes)
+        return stats.add_counts(pulled, pulls, successes, **options)
     raise ValueError("give a reward, or pulls and successes")
 
 

@@ -72,8 +72,10 @@ def write_agent(path: AnyPath, kind: str, state: AgentState) -> None:
     if setup.aging is not None:
         lives = [None if math.isinf(life) else life for life in setup.aging]
         time = None if state.time == NEVER else state.time
-        header |= {"half_lives": lives, "time": time, "clock": state.clock}
+        header |= {"half_lives": lives, "time": time}
         header["turns"] = list(state.turns)
+    if state.clock != CLOCKS[0]:
+        header |= {"clock": state.clock, "keep": setup.keep}
     arrays: dict[str, Any] = {"rewarded": np.packbits(state.rewarded)}
     if state.detector is not None:
         header["watch"] = state.detector.watch.to_dict()
@@ -120,6 +122,7 @@ def _state(
         policy_from_dict(known) if policy is None else policy,
         header["epsilon"],
         aging_of(*header.get("half_lives", (None, None))),
+        number_of("keep", header.get("keep", 1.0)),
     )
     setup.source.check(meta)
     setup = setup.with_arms(replace(setup.arms, retired=frozenset(header["retired"])))

@@ -11,7 +11,11 @@ from adats.models.core.errors import InvalidValue
 from adats.models.core.types import FloatArray
 
 NEVER = -math.inf  # the time of the last reward, where there was none
-CLOCKS = ("seconds", "rounds")  # where time comes from if it is not given
+CLOCKS = ("seconds", "rounds", "pulls")  # where time comes from if it is not given
+PULLS = CLOCKS[2]  # age is not time: it is how many rewards the arm has had in its task since
+PULLS_NEED = (
+    "'pulls' counts the rewards of an arm in its task: it takes a half_life, and no prior_half_life"
+)
 SITES_LAST = 4.0  # times in a half-life at which sites are found anew; in between they are scaled
 LIGHT = 1e-3  # the weight of a task that is not looked at any more
 UNITS_APART = 1e6  # half-lives that go by at once only if times are in another unit
@@ -75,6 +79,18 @@ def aging_of(half_life: float | None, prior_half_life: float | None) -> Aging | 
     return Aging(**known) if known else None
 
 
+def forgetting_of(
+    half_life: float | None, prior_half_life: float | None, clock: str
+) -> tuple[Aging | None, float]:
+    """What loses weight with time; and what the rewards of an arm keep when it has another."""
+    aging = aging_of(half_life, prior_half_life)
+    if checked_clock(clock) != PULLS:
+        return aging, 1.0
+    if aging is None or prior_half_life is not None:
+        raise InvalidValue("clock", PULLS_NEED)
+    return None, aging.task_weight(1.0)
+
+
 def _checked(name: str, value: float) -> float:
     found = _number(name, value)
     if found <= 0:
@@ -94,7 +110,7 @@ def _number(name: str, value: float) -> float:
 
 def checked_clock(clock: str) -> str:
     if clock not in CLOCKS:
-        raise InvalidValue("clock", f"must be 'seconds' or 'rounds', got {clock!r}")
+        raise InvalidValue("clock", f"must be one of {', '.join(CLOCKS)}, got {clock!r}")
     return clock
 
 

@@ -119,6 +119,8 @@ class BatchVerbs:
         setup = self._setup
         if self._detector is not None:
             reason = "a detector of changes, which takes one reward after the other"
+        elif setup.keep != 1.0:
+            reason = "half-lives in pulls, which take one reward after the other"
         elif setup.aging is not None and self._meta.RENEWS:
             reason = f"half-lives with a {self._meta.model} model"
         elif self._meta.row_size == 0:

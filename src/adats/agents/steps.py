@@ -43,6 +43,7 @@ class Setup:
     source: PriorSource
     explore_first: bool = False
     aging: Aging | None = None  # None: nothing loses weight with time
+    keep: float = 1.0  # of their weight, by the rewards of an arm in a task when it has another
     counts_pending: bool = field(init=False)  # rounds, and pulls without a reward: for indices
 
     def __post_init__(self) -> None:
@@ -379,6 +380,7 @@ def make_setup(
     policy: Policy | str = "ts",
     epsilon: float = 0.0,
     aging: Aging | None = None,
+    keep: float = 1.0,
 ) -> Setup:
     """The parts of an agent, checked; the options are those of `Agent`."""
     if isinstance(oracle, BestRow):
@@ -392,7 +394,12 @@ def make_setup(
         raise ValueError("epsilon is for single arms: any set of arms is not an action")
     checked = CheckedOracle(oracle) if own and oracle is not None else BestArm()
     rule = Rule(policy_of(policy), checked, float(epsilon))
-    return Setup(_arms_of(meta, arm_names(arms), features), rule, source, explore_first, aging)
+    if not 0 <= keep <= 1:
+        raise ValueError(f"keep is a part of a weight, between 0 and 1, got {keep}")
+    if keep != 1.0 and meta.empty().arm_pulls is None:
+        raise ValueError(f"the {meta.model} model has features: its arms have no rewards to count")
+    known = _arms_of(meta, arm_names(arms), features)
+    return Setup(known, rule, source, explore_first, aging, keep)
 
 
 def _listed(arms: Sequence[Arm]) -> str:

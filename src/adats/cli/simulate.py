@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from adats.agents.aging import CLOCKS
 from adats.cli import common
 from adats.models import BetaArms, PoissonArms, prior_files
 from adats.simulation import Learner, Result, problems, simulate
@@ -109,6 +110,9 @@ def _moving(
     period: Annotated[float, typer.Option(help="Rounds from one best time to the next.")] = 1000.0,
     half_life: Life = 4.0,
     prior_half_life: Life = 8.0,
+    clock: Annotated[str, typer.Option(help="What ages count: rounds, or pulls of an arm.")] = (
+        CLOCKS[1]
+    ),
     mu: common.Mu = None,
     play: Play,
 ) -> None:
@@ -129,7 +133,7 @@ def _moving(
         period=period,
         **spreads.settings(),
     )
-    lives = HalfLives(half_life or None, prior_half_life or None)
+    lives = HalfLives(half_life or None, prior_half_life or None, clock)
     play.on(problem, MOVING | {"ada-life": MOVING["ada-life"]._replace(memory=lives)})
 
 

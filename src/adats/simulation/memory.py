@@ -13,7 +13,7 @@ import numpy as np
 
 from adats.agents.agent import Agent
 from adats.agents.agent_files import AgentState
-from adats.agents.aging import Aging, aging_of
+from adats.agents.aging import CLOCKS, Aging, aging_of, forgetting_of
 from adats.agents.policies import policy_of
 from adats.agents.prior_source import Marginal
 from adats.agents.steps import make_setup
@@ -73,19 +73,21 @@ class Memory(Protocol):
 
 
 class HalfLives(NamedTuple):
-    """Rewards lose weight, as in the library; in tasks' lengths, None: never."""
+    """Rewards lose weight, as in the library; in tasks' lengths, None: never. The clock counts
+    rounds, or pulls."""
 
     half_life: float | None = None
     prior_half_life: float | None = None
+    clock: str = CLOCKS[1]
 
     def check(self, job: "Job") -> None:
-        self.rounds(job.rounds)
+        self.forgetting(job.rounds)
 
-    def rounds(self, length: int) -> dict[str, float | None]:
-        """The same in rounds, where a task has so many."""
-        lives = self._asdict()
-        aging_of(**lives)
-        return {name: None if life is None else life * length for name, life in lives.items()}
+    def forgetting(self, length: int) -> tuple[Aging | None, float]:
+        """As agents have it, where a task has so many rounds."""
+        forgetting_of(*self)
+        own, prior = (None if x is None else x * length for x in self[:2])
+        return forgetting_of(own, prior, self.clock)
 
     def play(self, run: Run) -> None:
         job, meta, learner = run.job, run.meta, run.learner
@@ -101,8 +103,9 @@ class HalfLives(NamedTuple):
         ):
             run.by_agent(self._agent(run))
             return
-        aging = aging_of(**self.rounds(job.rounds)) or Aging()
-        factors = (aging.task_weight(1.0), aging.prior_weight(1.0))
+        found, keep = self.forgetting(job.rounds)
+        aging = found or Aging()
+        factors = (aging.task_weight(1.0), aging.prior_weight(1.0), keep)
         absorb = absorb_of(job.problem, meta)
         for instance, lost, chosen in zip(run.instances, run.regret, run.actions, strict=True):
             given = LoopInput(meta.task_prior(), instance, run.first, run.rng, lost, chosen, policy)
@@ -112,15 +115,17 @@ class HalfLives(NamedTuple):
     def _agent(self, run: Run) -> Agent:
         """The library's own agent, whose clock counts rounds."""
         job, learner = run.job, run.learner
+        aging, keep = self.forgetting(job.rounds)
         setup = make_setup(
             run.meta,
             learner.source_of(run.start.mu),
             job.problem.oracle,
             explore_first=job.explore_first,
             policy=learner.policy,
-            aging=aging_of(**self.rounds(job.rounds)),
+            aging=aging,
+            keep=keep,
         )
-        return Agent.from_state(AgentState(setup, run.meta, {}, run.rng, 0, clock="rounds"))
+        return Agent.from_state(AgentState(setup, run.meta, {}, run.rng, 0, clock=self.clock))
 
 
 class ToldChanges(NamedTuple):

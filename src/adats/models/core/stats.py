@@ -83,12 +83,16 @@ class ArmStats:
             raise InvalidValue("reward", f"must be {cls.WANTED}, got {value}")
         return value
 
-    def add(self, action: Any, reward: Any) -> Self:
-        """The statistics with one more pull, or with one pull for each arm in an array."""
+    def add(self, action: Any, reward: Any, *, keep: float = 1.0) -> Self:
+        """The statistics with one more pull, or with one pull for each arm in an array. What that
+        arm had before will `keep` so much of its weight."""
         arms = self.table.shape[1]
         table = self.table.copy()
         if type(action) is int or np.ndim(action) == 0:
-            self.count_reward(table, arm_index(action, arms), self.check_reward(reward))
+            arm, value = arm_index(action, arms), self.check_reward(reward)
+            if keep != 1.0:
+                table[:, arm] *= keep
+            self.count_reward(table, arm, value)
             return type(self)(table)
         if np.shape(action) != np.shape(reward) or np.ndim(action) != 1:
             raise ValueError(
@@ -96,16 +100,18 @@ class ArmStats:
                 f"for {np.shape(action)} arms"
             )
         for arm, value in zip(action, reward, strict=True):
+            table[:, arm_index(arm, arms)] *= keep
             self.count_reward(table, arm_index(arm, arms), self.check_reward(value))
         return type(self)(table)
 
-    def add_counts(self, action: Any, pulls: Any, successes: Any) -> Self:
+    def add_counts(self, action: Any, pulls: Any, successes: Any, *, keep: float = 1.0) -> Self:
         """The statistics with so many more pulls of an arm, and the sum of their rewards; or with
-        those of each arm in an array."""
+        those of each arm in an array. At each pull those before it `keep` so much of their weight,
+        and the successes are spread evenly over the pulls."""
         arms = self.table.shape[1]
         table = self.table.copy()
         if np.ndim(action) == 0 and not np.ndim(pulls) == np.ndim(successes) == 1:
-            table[:, arm_index(action, arms)] += self.counted(pulls, successes)
+            self._count_pulls(table, arm_index(action, arms), pulls, successes, keep)
             return type(self)(table)
         if not np.shape(action) == np.shape(pulls) == np.shape(successes):
             raise ValueError(
@@ -113,8 +119,16 @@ class ArmStats:
                 f"{np.shape(successes)} for {np.shape(action)} arms"
             )
         for arm, n, s in zip(action, pulls, successes, strict=True):
-            table[:, arm_index(arm, arms)] += self.counted(n, s)
+            self._count_pulls(table, arm_index(arm, arms), n, s, keep)
         return type(self)(table)
+
+    def _count_pulls(self, table: FloatArray, arm: int, n: Any, s: Any, keep: float) -> None:
+        more = self.counted(n, s)
+        if keep != 1.0:
+            left = keep ** float(n)
+            more *= (1.0 - left) / (1.0 - keep) / float(n)
+            table[:, arm] *= left
+        table[:, arm] += more
 
     @classmethod
     def counted(cls, pulls: object, successes: object) -> FloatArray:  # noqa: ARG003

@@ -60,11 +60,12 @@ class ArmSites(ArmStats):
         """What the log density of the rewards has in it that does not depend on eta, negated."""
         return 0.0
 
-    def add(self, action: Any, reward: Any) -> Self:
-        return self._new(super().add(action, reward).table, self.sites, self.anchor, False)
+    def add(self, action: Any, reward: Any, *, keep: float = 1.0) -> Self:
+        table = super().add(action, reward, keep=keep).table
+        return self._new(table, self.sites, self.anchor, False)
 
-    def add_counts(self, action: Any, pulls: Any, successes: Any) -> Self:
-        table = super().add_counts(action, pulls, successes).table
+    def add_counts(self, action: Any, pulls: Any, successes: Any, *, keep: float = 1.0) -> Self:
+        table = super().add_counts(action, pulls, successes, keep=keep).table
         return self._new(table, self.sites, self.anchor, False)
 
     def scaled(self, factor: float, *, afresh: bool = False) -> Self:

@@ -5,14 +5,18 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from adats.agents.aging import PULLS
 from adats.paper.experiments import drift_report
 from adats.paper.experiments.drift_claims import (
     BOTH,
     CLAIMS,
     FILTER,
+    INDEX_IN_PULLS,
     INDEX_TOLD,
     JUMP,
     MU,
+    OURS,
+    PULLS_OF_A_TASK,
     SEASONS,
     STILL,
     THETA,
@@ -42,6 +46,10 @@ def _lives(half_life: float | None, prior: float | None, policy: str = "ts") -> 
     return Learner("half-lives", policy=policy, memory=HalfLives(half_life, prior))
 
 
+def _in_pulls(half_life: float, policy: str = "ts") -> Learner:
+    return Learner("half-lives", policy=policy, memory=HalfLives(half_life, clock=PULLS))
+
+
 def _rivals(*lives: float) -> Agents:
     """Their three rules with these half-lives: an agent a task, then one for all tasks."""
     rules: tuple[Rule, ...] = ("exponential", "stabilized", "directional")
@@ -62,6 +70,7 @@ LONG: Agents = {
     "half-life 5 tasks": _lives(5.0, None),
     "prior half-life 5 tasks": _lives(None, 5.0),
     "both 5 tasks": _lives(5.0, 5.0),
+    PULLS_OF_A_TASK: _in_pulls(1.0),
 }
 # The half-lives below, ours and theirs, are those of pilots with other seeds, over several numbers
 # of arms. Half a task is the time from one change to the next.
@@ -71,10 +80,14 @@ AFTER_MU: Agents = {
 }
 AFTER_THETA: Agents = {
     "half-life ½ task": _lives(0.5, None),
-    "finite horizon, half-life ½ task": _lives(0.5, None, "index"),
-    "greedy, half-life ⅒ task": _lives(0.1, None, "greedy"),
+    OURS[THETA]: _in_pulls(0.125),
+    INDEX_IN_PULLS: _in_pulls(0.125, "index"),
 }
-SLOW: Agents = {BOTH: _lives(4.0, 8.0), "prior half-life 8 tasks": _lives(None, 8.0)}
+SLOW: Agents = {
+    BOTH: _lives(4.0, 8.0),
+    "prior half-life 8 tasks": _lives(None, 8.0),
+    PULLS_OF_A_TASK: _in_pulls(1.0),
+}
 KNOWING: Agents = {FILTER: Learner("filter", memory=ExactFilter())}
 
 
@@ -176,9 +189,10 @@ _ALL = DriftExperiment(
         "σ_q = 1; what AdaTS saw in every run is told to the detector of changes, where nothing "
         "moves and where every arm goes up or down by σ_0 before task 21. Regret is against the "
         "θ_s of the round. Half-lives are of rewards within a task, prior half-lives of tasks in "
-        "what all taught; both are in lengths of a task. AdaTS forgets nothing, and TS solves each "
+        "what all taught; both are in lengths of a task. “In pulls” the age of a reward is how "
+        "many others its arm has had since in its task. AdaTS forgets nothing, and TS solves each "
         "task alone. All agents use Thompson "
-        "sampling but where “finite horizon” or “greedy” is said. “Told the change” starts anew "
+        "sampling but where “finite horizon” is said. “Told the change” starts anew "
         "when μ_* jumps, and a new task when θ_s does. “Exact filter” is Thompson sampling by the "
         "Kalman filter that is told the sizes of steps. “Exponential”, “stabilized” and "
         "“directional” are bayesianbandits' rules of forgetting, from the marginal prior and told "

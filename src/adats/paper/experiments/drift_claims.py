@@ -15,10 +15,12 @@ TOLD, INDEX_TOLD = "told the change", "finite horizon, told"
 FILTER, BOTH = "exact filter", "half-life 4, prior half-life 8 tasks"
 JUMP, NEXT = 20, 10  # mu jumps before this task, and so many are looked at
 REFERENCE = {STILL: NONE, MU: TOLD, THETA: TOLD, WALK: FILTER, SEASONS: NONE}
+PULLS_OF_A_TASK = "half-life 1 task in pulls"
+INDEX_IN_PULLS = "finite horizon, half-life ⅛ task in pulls"
 OURS = {  # half-lives for each way to move
     MU: "prior half-life 1 task",
-    THETA: "half-life ½ task",
-    WALK: BOTH,
+    THETA: "half-life ⅛ task in pulls",
+    WALK: PULLS_OF_A_TASK,
     SEASONS: "prior half-life 1 task",
 }
 
@@ -84,6 +86,7 @@ CLAIMS = (
         for name, agent in (
             ("a half-life of 5 tasks", "half-life 5 tasks"),
             ("a prior half-life of 5 tasks", "prior half-life 5 tasks"),
+            ("a half-life of one task in pulls", PULLS_OF_A_TASK),
         )
     ),
     Claim(
@@ -105,19 +108,19 @@ CLAIMS = (
         Claim(f"Where θ_s jumps, {text} loses at most 1.08 × {than}", _rule(1.08), measures)
         for text, than, measures in (
             (
-                "Thompson sampling with a half-life of half a task",
+                "Thompson sampling with a half-life of ⅛ task in pulls",
                 "splitting at the change",
                 _at_most(THETA, OURS[THETA], TOLD, 1.08),
             ),
             (
                 "the finite-horizon index with that half-life",
                 "Thompson sampling that splits at the change",
-                _at_most(THETA, "finite horizon, half-life ½ task", TOLD, 1.08),
+                _at_most(THETA, INDEX_IN_PULLS, TOLD, 1.08),
             ),
             (
                 "the finite-horizon index with that half-life",
                 "the same index that splits at the change",
-                _at_most(THETA, "finite horizon, half-life ½ task", INDEX_TOLD, 1.08),
+                _at_most(THETA, INDEX_IN_PULLS, INDEX_TOLD, 1.08),
             ),
         )
     ),

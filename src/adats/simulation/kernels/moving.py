@@ -17,7 +17,8 @@ from adats.simulation.kernels.registry import TS, LoopInput
 from adats.simulation.problems import Instance
 
 Prior = tuple[FloatArray, ...]  # of every arm
-NOTHING_AGES = (1.0, 1.0)
+Factors = tuple[float, float, float]
+NOTHING_AGES = (1.0, 1.0, 1.0)
 _posterior: Any = inlined(posterior_of_arm)
 _meta_posterior: Any = inlined(meta_posterior)
 _filtered: Any = inlined(filtered)
@@ -27,13 +28,13 @@ _faded_precision: Any = inlined(faded_precision)
 
 @compiled
 def moving_task(
-    policy: Policy, prior: Prior, factors: tuple[float, float], world: World, rng: Rng
+    policy: Policy, prior: Prior, factors: Factors, world: World, rng: Rng
 ) -> FloatArray:
     """One task; fills regret and actions, returns the statistics as they weigh at the end.
 
     `prior` has, of every arm, mean and variance of the meta-prior, the sums M and h of messages,
     the variance of tasks and that of rewards. `factors` are what a round leaves of a reward's
-    weight in its task, and in what all tasks taught.
+    weight in its task, and in what all tasks taught, and what the next reward of its arm leaves.
     """
     mean, width, m, h, spread, noise = prior
     theta, first, draws, regret, actions = world
@@ -60,6 +61,7 @@ def moving_task(
                 value = centre + z * math.sqrt(variance)
                 if value > highest:
                     arm, highest = i, value
+        table[:, arm] *= factors[2]
         count_reward(table, arm, theta[t, arm] + math.sqrt(noise[arm]) * draws[t])
         regret[t], actions[t] = theta[t].max() - theta[t, arm], arm
     return table
@@ -81,7 +83,7 @@ def play(problem: object, task: LoopInput) -> ArmStats | None:  # noqa: ARG001
     return ArmStats(moving_task(task.policy.fields(), prior, NOTHING_AGES, world, task.rng))
 
 
-def aged(task: LoopInput, meta: GaussianMeta, factors: tuple[float, float]) -> ArmStats:
+def aged(task: LoopInput, meta: GaussianMeta, factors: Factors) -> ArmStats:
     """A task whose prior is what `meta` has left of what other tasks taught."""
     (m, h, _), scales = meta.total.value().reshape(3, -1), meta.scales
     prior = fresh(

@@ -64,8 +64,9 @@ class Loops(NamedTuple):
     is for the meta-belief whose task prior is the prior: it with one more task absorbed. `renew`
     brings stale statistics up to date with it. `play_all` plays all tasks of a run, as `play` and
     `learn` would, and says whether it does. `own_index` says whether `play` takes an `OwnIndex`.
-    `aged` is `play`, for policies that wait for no reward, where rewards lose weight from round to
-    round by two factors: in their task, and in what all taught, which is in the meta-belief.
+    `aged` is `play`, for policies that wait for no reward, where rewards lose weight by three
+    factors: each round in their task and in what all taught, which is in the meta-belief, and with
+    each reward those of its arm.
     """
 
     play: Loop | None = None
@@ -73,7 +74,7 @@ class Loops(NamedTuple):
     renew: Renew | None = None
     play_all: Callable[..., bool] | None = None
     own_index: bool = False
-    aged: Callable[[LoopInput, Any, tuple[float, float]], Stats] | None = None
+    aged: Callable[[LoopInput, Any, tuple[float, float, float]], Stats] | None = None
 
 
 GAUSSIAN_ARMS: dict[str, Any] = {  # independent, one pulled a round
