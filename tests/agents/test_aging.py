@@ -503,7 +503,9 @@ class TestBadInput:
         assert agent.stats("a").count.tolist() == [1.0, 0.0, 0.0]
 
     def test_clocks(self):
-        with pytest.raises(ValueError, match="clock must be one of seconds, rounds, pulls, got 'days'"):
+        with pytest.raises(
+            ValueError, match="clock must be one of seconds, rounds, pulls, got 'days'"
+        ):
             self.agent(clock="days")
 
     @pytest.mark.parametrize("time", [math.nan, math.inf, "now", True, 1e300, np.datetime64("now")])
@@ -587,3 +589,128 @@ class TestBadInput:
         with pytest.warns(UserWarning, match="half-lives"), pytest.raises(ValueError, match="row"):
             agent.tell_many(table | {"time": [now + 1.0, now + 2.0, now + 3.0]})
         assert looks(agent) == before
+
+    @pytest.mark.parametrize("time", [math.nan, math.inf, None, True, "2026-01-01", 1e200])
+    def test_a_decision_made_by_hand_with_a_bad_time(self, time):
+        agent = self.agent()
+        agent.tell(task="a", action=0, reward=1.0, time=3.0)
+        before = looks(agent)
+        for more in ({}, {"time": 9.0}):
+            with pytest.raises(ValueError, match=r"time (must be|is too far)"):
+                agent.tell(adats.Decision("a", 0, time=time), reward=1.0, **more)
+        assert looks(agent) == before
+
+    @pytest.mark.filterwarnings("ignore:.* one by one")
+    @pytest.mark.parametrize("name", ["gaussian", "clicks"])
+    @pytest.mark.parametrize("detect", [False, True])
+    def test_dates_and_holes_in_a_table_told_one_by_one(self, name, detect):
+        agent = agent_of(name, (30.0, None), detect_changes=detect)
+        table = {"task": ["a", "b"], "action": [0, 0], "reward": [1.0, 1.0]}
+        dates = np.array(["2026-01-01", "2026-01-02"], dtype="datetime64[ns]")
+        for times, why in ((dates, "not a date"), ([1.0, None], "time must be a number")):
+            before = looks(agent)
+            with pytest.raises(ValueError, match=why):
+                agent.tell_many(table | {"time": times})
+            assert looks(agent) == before
+
+    @pytest.mark.filterwarnings("ignore:.* one by one")
+    @pytest.mark.parametrize("name", ["gaussian", "clicks"])
+    def test_rewards_of_decisions_need_the_time_of_those(self, name):
+        agent = agent_of(name, (30.0, None), clock="rounds")
+        made = agent.ask_many(["a", "b"], time=10.0).columns() | {"reward": [1.0, 0.0]}
+        del made["time"]
+        with pytest.raises(ValueError, match="join the column time"):
+            agent.tell_many(made)
+
+    def test_rewards_without_a_time_are_of_now(self):
+        """Also where it is before the newest reward."""
+        single, many = self.agent(clock="rounds"), self.agent(clock="rounds")
+        for agent in (single, many):
+            agent.tell(task="a", action=0, reward=1.0, time=50.0)
+        single.tell(task="b", action=0, reward=1.0)
+        many.tell_many({"task": ["b"], "action": [0], "reward": [1.0]})
+        assert many.state().tasks["b"].time == single.state().tasks["b"].time == 0.0
+
+    @pytest.mark.parametrize(
+        "times", [[1.7e9 + 1.0, 0.0], [0.0, 1.7e9], [1.7e9, 1.7e12]], ids=["late", "two", "ms"]
+    )
+    def test_other_units_in_a_table(self, times):
+        table = {"task": ["a", "b"], "action": [0, 0], "reward": [1.0, 1.0], "time": times}
+        with pytest.warns(UserWarning, match="the same unit"):
+            self.agent(half_life=600.0).tell_many(table)
+
+    def test_neither_a_look_nor_a_refused_reward_uses_up_the_warning(self):
+        agent = self.agent()
+        agent.tell(task="a", action=0, reward=1.0, time=3.0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            agent.posterior("a", time=1e12)
+            with pytest.raises(ValueError, match="reward must be"):
+                agent.tell(task="a", action=0, reward="x", time=1e12)
+        with pytest.warns(UserWarning, match="are they in the same unit"):
+            agent.tell(task="a", action=0, reward=1.0, time=1e12)
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_what_is_drawn_for_a_new_task_is_of_what_is_left(many):
+    """MetaTS, 50 half-lives after all that was learned: from the prior that was given."""
+    drawn = []
+    for seed in range(200):
+        meta = adats.GaussianMeta([0.0], 1.0, task_scale=0.1, noise=0.1)
+        agent = adats.MetaTS(meta, seed=seed, prior_half_life=1.0)
+        for task in range(5):
+            agent.tell(task=task, action=0, reward=3.0, time=0.0)
+        if many:
+            agent.tell_many({"task": ["new"], "action": [0], "reward": [0.0], "time": [50.0]})
+        else:
+            agent.tell(task="new", action=0, reward=0.0, time=50.0)
+        drawn.append(agent.state().tasks["new"].mu[0])
+    assert abs(np.mean(drawn)) < 4 / math.sqrt(200)
+    assert 0.8 < np.std(drawn) < 1.2
+
+
+@pytest.mark.filterwarnings("ignore:.* one by one")
+@pytest.mark.parametrize("name", ["gaussian", "clicks"])
+def test_a_table_that_is_refused_has_drawn_nothing(name):
+    agent = adats.MetaTS(ALL[name].meta, seed=1, half_life=3.0, detect_changes=True)
+    before = agent.state().rng.bit_generator.state
+    table = {"task": ["a", "b"], "action": [0, 0], "reward": [1.0, math.nan], "time": [1.0, 2.0]}
+    with pytest.raises(ValueError, match="row 1: reward"):
+        agent.tell_many(table)
+    assert agent.state().rng.bit_generator.state == before
+
+
+def test_a_reward_that_is_refused_late_has_drawn_nothing():
+    meta = adats.LinearMeta(np.zeros(3), 1e9, task_cov=1.0, noise=1e-9)
+    agent = adats.MetaTS(meta, seed=1)
+    before = agent.state().rng.bit_generator.state
+    rows = np.random.default_rng(0).normal(size=(8, 3)) * [1.0, 1e6, 1e-6]
+    with pytest.raises(ValueError, match="double precision is not enough"):
+        agent.tell(task="a", features=rows, reward=np.ones(8))
+    assert agent.state().rng.bit_generator.state == before
+
+
+def test_a_table_that_was_refused_can_be_told_again():
+    agent = adats.AdaTS(ALL["gaussian"].meta, seed=1, detect_changes=True)
+    made = agent.ask_many(["a", "b"]).columns()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(ValueError, match="row 1"):
+            agent.tell_many(made | {"reward": [1.0, math.nan]})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # of a decision that is told twice
+        agent.tell_many(made | {"reward": [1.0, 0.0]})
+
+
+def test_a_forgotten_task_leaves_no_name(tmp_path):
+    agent = agent_of("clicks", (3.0, 5.0), detect_changes=True)
+    for row in a_log(ALL["clicks"], 40):
+        tell(agent, ALL["clicks"], ("anna", *row[1:]))
+    found = adats.agents.change_detection.FoundChange("prior", "warning", "anna", 1, 2)
+    agent._detector.watch = agent._detector.watch._replace(changes=(found,))
+    agent.forget("anna")
+    agent.save(tmp_path / "agent.npz")
+    assert b"anna" not in (tmp_path / "agent.npz").read_bytes()
+    state = adats.load(tmp_path / "agent.npz").state()
+    assert state.turns == ()
+    assert "of a task that was forgotten" in str(state.detector.watch.changes[0])

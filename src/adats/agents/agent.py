@@ -363,27 +363,34 @@ class Agent(BatchVerbs):
         state = self._opened(task, known, design) if known is None or design is not None else known
         pulled = self._setup.arms.pulled(action, features)
         setup, meta, decided = self._setup, self._meta, decision is not None
-        before, moment = state, None
-        if setup.aging is None:
-            if time is not None:
-                checks.number("time", time)
-            stats = learned(state.stats, pulled, reward, pulls, successes, setup.keep)
-            if known is None:
-                state = setup.drawn(meta, state, self._rng)
-            state, meta = setup.learn(meta, state, stats, pulled, decided=decided)
-        else:
-            moment = self._moment(decision, time)
-            learn = partial(learned, pulled=pulled, reward=reward, pulls=pulls, successes=successes)
-            if known is None:
-                learn(state.stats)  # raises before anything is drawn
-                now = setup.present(meta, self._time, state, max(self._time, moment))
-                state = setup.drawn(now[0], state, self._rng)
-            state, meta = setup.learn_at(
-                meta, self._time, state, learn, pulled, moment, decided=decided
-            )
-        found = []
-        if self._detector is not None and reward is not None:
-            found = self._surprises(before, pulled, reward, moment)
+        before, moment, found = state, None, []
+        undrawn = self._rng.bit_generator.state if known is None else None
+        try:
+            if setup.aging is None:
+                if time is not None:
+                    checks.number("time", time)
+                stats = learned(state.stats, pulled, reward, pulls, successes, setup.keep)
+                if known is None:
+                    state = setup.drawn(meta, state, self._rng)
+                state, meta = setup.learn(meta, state, stats, pulled, decided=decided)
+            else:
+                moment = self._moment(decision, time)
+                learn = partial(
+                    learned, pulled=pulled, reward=reward, pulls=pulls, successes=successes
+                )
+                if known is None:
+                    now = setup.present(meta, self._time, state, max(self._time, moment))
+                    state = setup.drawn(now[0], state, self._rng)
+                state, meta = setup.learn_at(
+                    meta, self._time, state, learn, pulled, moment, decided=decided
+                )
+                self._check_unit(moment, stacklevel=3)
+            if self._detector is not None and reward is not None:
+                found = self._surprises(before, pulled, reward, moment)
+        except BaseException:
+            if undrawn is not None:
+                self._rng.bit_generator.state = undrawn
+            raise
         if moment is not None:
             self._time = max(self._time, moment)
             if meta.RENEWS:
@@ -441,8 +448,9 @@ class Agent(BatchVerbs):
         """Take the task out: the state is that of the remaining log, its actions as given."""
         meta = self._setup.forget(self._meta, self._known(task), self._time)
         self._book.delete(task_name(task))
+        self._renewals.forget(task_name(task))
         if self._detector is not None:
-            self._detector.tasks.pop(task_name(task), None)
+            self._detector.forget(task_name(task))
         self._go_on_with(meta)
 
     def add_arm(
@@ -478,25 +486,26 @@ class Agent(BatchVerbs):
             now = time_of_look(time, self._time)
         else:
             now = max(clock_time(self._clock, self._decisions + asked), self._time)
-        self._check_unit(now)
+        if asked:
+            self._check_unit(now, stacklevel=4)
         return now
 
     def _moment(self, decision: Decision | None, time: float | None) -> float:
         """The time of a reward."""
+        decided = NEVER if decision is None else time_of_reward(decision.time, NEVER)
         if time is not None:
-            moment = time_of_reward(time, NEVER if decision is None else decision.time)
-        else:
-            clock = clock_time(self._clock, self._decisions)
-            moment = clock if decision is None else decision.time
-        self._check_unit(moment)
-        return moment
+            return time_of_reward(time, decided)
+        return clock_time(self._clock, self._decisions) if decision is None else decided
 
-    def _check_unit(self, time: float) -> None:
+    def _check_unit(self, time: float, *, stacklevel: int, newest: float | None = None) -> None:
+        """Warn once if a time is so far from the newest one that it is hardly in its unit."""
         aging = self._setup.aging
-        why = None if aging is None or self._said_unit else aging.other_unit(self._time, time)
+        if aging is None or self._said_unit:
+            return
+        why = aging.other_unit(self._time if newest is None else newest, time)
         if why is not None:
             self._said_unit = True
-            warnings.warn(why, stacklevel=4)
+            warnings.warn(why, stacklevel=stacklevel)
 
     # inside
 

@@ -1,6 +1,7 @@
 """`ask_many` and `tell_many` of an agent: one batch of decisions, one batch of rewards."""
 
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import replace
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from adats.agents import batch_requests, batches, decision_numbers
+from adats.agents.aging import clock_time
 from adats.agents.change_detection import Detector
 from adats.agents.decision import Decision
 from adats.agents.decision_numbers import OF_A_BATCH
@@ -22,6 +24,7 @@ from adats.agents.reward_tables import (
     reward_rows,
     rewards_of,
     tasks_in,
+    times_of,
 )
 from adats.agents.steps import Setup
 from adats.agents.task_columns import NOT_A_ROW, ColumnBook
@@ -29,7 +32,7 @@ from adats.agents.task_state import DictBook, TaskState
 from adats.models.core import checks
 from adats.models.core.draws import StreamDraws
 from adats.models.core.errors import FinishedTask
-from adats.models.core.types import BoolArray, IntArray, MetaBelief, Rng, Task
+from adats.models.core.types import BoolArray, FloatArray, IntArray, MetaBelief, Rng, Task
 
 MANY = 10_000  # tasks from which on a batch turns to columns
 
@@ -43,12 +46,15 @@ class BatchVerbs:
     _rng: Rng
     _blank: TaskState
     _time: float  # since when what all tasks taught has not lost weight
+    _clock: str
     _decisions: int
     _number: int  # of the agent, in the numbers of its decisions
     _rewarded: BoolArray  # which decisions of batches have their reward
     _columns: bool | None  # whether tasks are in columns; None: if there are many
     _renewals: Renewals
     _kept: dict[Task, TaskState | None] | None
+    _lately_rewarded: set[int | str]  # the last decisions with a reward, and in their order
+    _lately: deque[int | str]
     _said_one_by_one: bool
     _detector: Detector | None
 
@@ -139,9 +145,8 @@ class BatchVerbs:
         rewards, counts = table.rewards, self._counts_of(table.numbers)
         tasks, newest = rewards.tasks, self._time
         if aged and len(tasks):
-            times = np.full(len(tasks), self._now(None)) if rewards.times is None else rewards.times
+            times = self._times_of(columns_of(frame), rewards.times)
             rewards, newest = rewards._replace(times=times), max(newest, float(times.max()))
-            self._check_unit(newest)
         reason = self._why_apart(tasks)
         if reason is not None:
             self._tell_each(columns_of(frame), reason)
@@ -153,11 +158,25 @@ class BatchVerbs:
         except BaseException:
             self._rng.bit_generator.state = before
             raise
+        if rewards.times is not None:
+            self._check_unit(newest, stacklevel=3)
+            self._check_unit(float(rewards.times.min()), stacklevel=3, newest=newest)
         self._meta, self._time = meta, newest
         self._renewals.look_again()
         self._put_back(book)
         if counts is not None:
             self._rewarded = decision_numbers.with_rewards(self._rewarded, counts)
+
+    def _times_of(self, columns: dict[str, Column], given: FloatArray | None) -> FloatArray:
+        """When each reward was: now, if the table does not say so."""
+        if given is not None:
+            return given
+        if "decision_id" in columns:
+            raise ValueError(
+                "where rewards age, those of decisions have a time: join the column time of "
+                "ask_many too, or give the time of each reward"
+            )
+        return np.full(len(columns["task"]), clock_time(self._clock, self._decisions))
 
     def _counts_of(self, numbers: Any) -> IntArray | None:
         """Places of decisions in the count of this agent; raises if they cannot be rewarded."""
@@ -277,19 +296,24 @@ class BatchVerbs:
     def _tell_each(self, columns: dict[str, Column], reason: str) -> None:
         """All rewards, or none of them."""
         self._say_one_by_one(reason)
-        if self._setup.aging is not None and "time" not in columns:
-            columns = columns | {"time": np.full(len(tasks_in(columns)), self._now(None))}
-        rows = list(reward_rows(columns, self._setup.arms))
+        times = None
+        if self._setup.aging is not None:
+            times = self._times_of(columns, times_of(columns))
+        rows = list(reward_rows(columns, self._setup.arms, times))
         counts = self._counts_of(decision_ids(columns))
         self._kept = {task: self._book.get(task) for task in tasks_in(columns)}
         meta, count, rewarded = (self._meta, self._time), self._decisions, self._rewarded
         renewals, detector = copy(self._renewals), copy(self._detector)
+        before, lately = self._rng.bit_generator.state, frozenset(self._lately_rewarded)
         try:
             for i, options in enumerate(rows):  # noqa: B007
                 self.tell(**options)
         except BaseException as error:
             self._restore(self._kept, meta, count)
             self._rewarded, self._renewals, self._detector = rewarded, renewals, detector
+            self._rng.bit_generator.state = before
+            self._lately_rewarded &= lately
+            self._lately = deque(n for n in self._lately if n in lately)
             if isinstance(error, ValueError):
                 more = bad_rows(rows[i + 1 :], self._setup.arms, self._meta)
                 raise RowsError([i, *more], str(error)) from None
@@ -315,4 +339,4 @@ class BatchVerbs:
         tell: Callable[..., None]
         _warn: Callable[[], None]
         _now: Callable[..., float]
-    _check_unit: Callable[[float], None]
+        _check_unit: Callable[..., None]

@@ -298,7 +298,7 @@ def learn_many(
     grown = (
         meta if aging is None or not setup.source.LEARNS else meta.faded(aging.faded(since, now))
     )
-    at, fresh = _opened(book, setup, meta, rewards.tasks, rng)
+    at, fresh = _opened(book, setup, grown, rewards.tasks, rng)
     layout = book.layout
     try:
         touched, place = np.unique(at, return_inverse=True)

@@ -46,16 +46,17 @@ class FoundChange(NamedTuple):
 
     what: str  # PRIOR or TASKS
     kind: str  # WARNING or ALARM
-    task: Task  # the reward that it was found at was of this task
+    task: Task | None  # the reward that it was found at was of this task; None: it was forgotten
     tasks: int  # so many had been seen
     rewards: int
 
     def __str__(self) -> str:
         limit = LIMITS[self.what][self.kind]
         unit = "tasks" if self.what == PRIOR else "rewards"
+        task = "a task that was forgotten" if self.task is None else f"task {self.task!r}"
         return (
             f"{self.kind}: {LATE[self.what]}, as happens at most once in {limit:,.0f} {unit} if "
-            f"nothing moves (at reward {self.rewards:,}, of task {self.task!r}); "
+            f"nothing moves (at reward {self.rewards:,}, of {task}); "
             f"{ADVICE[self.what]}"
         )
 
@@ -237,6 +238,12 @@ class Detector:
         for one in found:
             self.watch, self.tasks[task] = watched(self.watch, self.tasks.get(task), task, one)
         return [change for change in self.watch.changes if change not in old]
+
+    def forget(self, task: Task) -> None:
+        self.tasks.pop(task, None)
+        known = self.watch.changes
+        changes = tuple(c._replace(task=None) if c.task == task else c for c in known)
+        self.watch = self.watch._replace(changes=changes)
 
 
 def detector_of(setup: Setup, wanted: bool) -> Detector | None:

@@ -27,6 +27,9 @@ class Renewals:
         self.turns[task] = None
         self.turns.move_to_end(task)
 
+    def forget(self, task: Task) -> None:
+        self.turns.pop(task, None)
+
     def look_again(self) -> None:
         """There is another generation."""
         self._stale = None

@@ -237,15 +237,18 @@ def tasks_in(columns: dict[str, Column]) -> list[Task]:
     return names_of(tasks_of(columns["task"]))
 
 
-def reward_rows(columns: dict[str, Column], arms: Arms) -> Iterator[dict[str, Any]]:
-    """What `tell` is given for each row of a table."""
+def reward_rows(
+    columns: dict[str, Column], arms: Arms, times: FloatArray | None
+) -> Iterator[dict[str, Any]]:
+    """What `tell` is given for each row of a table; with times, if rewards age."""
     features = feature_names(columns, arms, own_designs=True)
     need = need_of(columns, features)
     _check_columns(columns, need)
     rows = np.column_stack([_numbers(x, columns[x]) for x in features]) if features else None
     given = ["action", *(name for name in need if name in ("reward", "pulls", "successes"))]
-    given += ["time"] if "time" in columns else []
     lists: dict[str, Any] = {name: columns[name].tolist() for name in given if name in columns}
+    if times is not None:
+        lists["time"] = times.tolist()
     numbers = decision_ids(columns)
     for i, task in enumerate(tasks_in(columns)):
         values = {name: _plain(column[i]) for name, column in lists.items()}

@@ -13,13 +13,20 @@ from adats.models.core.types import FloatArray
 ROUND_OFF = 1e-9  # relative: how far from symmetric or positive semi-definite still is round-off
 
 HUGE = 1e150  # its square still is a number
+NO_NUMBERS = (
+    str,
+    bytes,
+    np.complexfloating,
+    np.datetime64,
+    np.timedelta64,
+)  # though float() may do
 
 
 def array(name: str, value: object, *, ndim: int | None = None) -> FloatArray:
     """A finite, read-only copy of `value` as float64."""
     try:
         given = np.asarray(value)
-        if given.dtype.kind in "USVc":  # text and complex numbers would be read as numbers
+        if given.dtype.kind in "USVcmM":  # text, complex numbers and dates would be read as numbers
             raise TypeError
         result = np.array(given, dtype=np.float64, order="C")
     except (TypeError, ValueError, OverflowError):
@@ -52,7 +59,7 @@ def positive(name: str, value: object) -> FloatArray:
 def number(name: str, value: Any) -> float:
     """A finite float."""
     try:
-        if isinstance(value, (str, bytes, np.complexfloating)) or np.ndim(value):
+        if isinstance(value, NO_NUMBERS) or np.ndim(value):
             raise TypeError
         result = float(value)
     except (TypeError, ValueError, OverflowError):
