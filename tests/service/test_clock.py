@@ -30,10 +30,23 @@ class Machine:
 
 def test_the_clock_is_followed(caplog):
     machine = Machine()
-    for step in (0.0, JUMP - 1, -JUMP + 1, 0.1):  # it is put right
+    for step in (0.0, JUMP - 1, 0.1):  # it is put right
         machine.wait(10.0)
         machine.wall.time += step
         assert (machine.now(), machine.now.off) == (machine.wall.time, 0.0)
+    assert caplog.records == []
+
+
+def test_a_clock_that_is_put_back_a_little_stands_still(caplog):
+    machine = Machine()
+    machine.wait(10.0)
+    last = machine.now()
+    machine.wall.time -= JUMP - 1
+    for _ in range(JUMP_TENS := 5):
+        machine.wait(10.0)
+        assert (machine.now(), machine.now.off) == (last, 0.0)
+    machine.wait(JUMP - 10.0 * JUMP_TENS)
+    assert machine.now() == machine.wall.time == last + 1.0
     assert caplog.records == []
 
 

@@ -319,6 +319,20 @@ def test_a_task_that_is_forgotten_was_never_there(url):
     play.close()
 
 
+def test_a_long_quiet_time_is_no_matter(url):
+    """Of more half-lives than a float has powers of two."""
+    open_store(url).close()
+    case = CASES["gaussian, aging"]
+    shared = is_shared(url)
+    play = (SharedPlay if shared else Play)(url, {"x": (case, Rules(seed=3))}, *((1,) * shared))
+    for i in range(6):
+        play.decide("x", play.ask("x", ("ann", "bob")[i % 2], i))
+        play.reward("x", RewardRequest(f"d{i + 1}", 1.0))
+        play.check("x")
+        play.wait(1e6 if i % 2 else 1.0)
+    play.close()
+
+
 def test_a_clock_that_is_put_back_a_little_is_no_matter(local):
     """A decision is made at the newest reward, at least."""
     local.put("x", spec_with(10.0, 20.0))

@@ -1,7 +1,9 @@
 """A full disk, a locked store, too many requests, bad clients: it degrades, and recovers."""
 
+import asyncio
 import json
 import resource
+import shutil
 import socket
 import sqlite3
 import struct
@@ -14,11 +16,13 @@ from urllib.parse import urlsplit
 import pytest
 
 from adats.service.commit_queue import SETTLE_EVERY
-from adats.service.engine import MOST_SETTLED
+from adats.service.engine import MOST_SETTLED, Engine
 from adats.service.errors import StoreError
+from adats.service.http.app import make_app
 from adats.service.messages import DecisionRequest
 from adats.service.stores.interface import Changes
 from adats.service.stores.sqlite import SQLiteReadView, SQLiteStore
+from asgi import send
 from hammer import (
     Client,
     Connection,
@@ -323,3 +327,52 @@ def test_a_backlog_of_windows_is_settled_without_waiting(tmp_path):
         began = time.monotonic()
         wait_for(lambda: call(url)[1]["counted"] == 20 * MOST_SETTLED, pause=0.2)
         assert time.monotonic() - began < 20 * SETTLE_EVERY * 0.7
+
+
+def names_on_disk(folder, name=b"SECRET"):
+    return [path.name for path in folder.glob("x.db*") if name in path.read_bytes()]
+
+
+def test_what_was_forgotten_before_a_crash_is_gone_after_it(tmp_path):
+    """Somebody read the store, so its log could not be cleared; then the service was killed."""
+    local, crashed = Local(tmp_path / "x.db"), tmp_path / "crashed"
+    local.put("x", GAUSSIAN)
+    local.decide("x", DecisionRequest("SECRET", "d"))
+    view = local.store.view()
+    view.experiments()
+    local.forget("x", "SECRET")
+    assert not local.store.erased
+    crashed.mkdir()
+    for path in tmp_path.glob("x.db*"):
+        shutil.copy(path, crashed)
+    view.close()
+    local.close()
+    assert names_on_disk(crashed)
+    again = Local(crashed / "x.db")
+    assert not again.store.erased
+    again.decide("x", DecisionRequest("another", "e"))
+    assert again.store.erased
+    assert not names_on_disk(crashed)
+    again.close()
+
+
+def test_the_404_of_a_task_that_is_forgotten_again_waits_too(tmp_path):
+    store = SQLiteStore(tmp_path / "x.db")
+    app, x = make_app(Engine(store), hosts=("localhost",)), "/v1/experiments/x"
+
+    async def play():
+        async with app.lifespan_context(app):
+            await send(app, "PUT", x, GAUSSIAN)
+            await send(app, "POST", f"{x}/decide", {"task": "SECRET"})
+            with store.view() as view:
+                view.experiments()
+                first, second = (
+                    asyncio.create_task(send(app, "DELETE", f"{x}/tasks/SECRET")) for _ in range(2)
+                )
+                done, _ = await asyncio.wait([first, second], timeout=0.5)
+                assert not done
+                assert names_on_disk(tmp_path)
+            found = [(await answer)[0] for answer in (first, second)]
+            return found, names_on_disk(tmp_path)
+
+    assert asyncio.run(play()) == ([204, 404], [])

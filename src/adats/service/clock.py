@@ -28,7 +28,8 @@ def time_passed() -> float:
 
 
 class SteadyClock:
-    """The time of the clock. If that jumps, the time goes on from before, until it is back.
+    """The time of the clock, but never back. If that jumps, the time goes on from before, until
+    it is back.
 
     `off` says by how many seconds the clock is ahead of this time.
     """
@@ -47,7 +48,7 @@ class SteadyClock:
         before, at = self._last
         now, off = before + (passed - at), 0.0
         if abs(clock - now) <= JUMP:
-            now = clock
+            now = max(clock, before)  # put back, it stands still
         else:
             off = clock - now
         if (off == 0) != (self.off == 0):

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple, ParamSpec, TypeVar, TypeVarTuple
 
 from adats.service.engine import Engine
-from adats.service.errors import Busy, DamagedStore, Refusal, StoreError
+from adats.service.errors import Busy, DamagedStore, OutcomeUnknown, Refusal, StoreError
 from adats.service.fair_queue import FairQueue
 
 P = ParamSpec("P")
@@ -32,6 +32,7 @@ MOST_COSTS = 10_000  # experiments whose costs are known
 MOST_SETTLED = 200  # decisions in one transaction
 PATIENCE, PAUSE = 1.0, 0.01  # seconds to wait for a lock, and between two tries
 SETTLE_EVERY = 0.5  # seconds between looks at what is due
+MAY_BE_KEPT = "whether this was kept is known when the store is back: ask again, with the same ids"
 
 log = logging.getLogger("adats.service")
 
@@ -175,6 +176,7 @@ class CommitQueue:
         job, owner = self._waiting.first(), self._last_short
         while (
             owner is not None
+            and not self._closing
             and self._waiting.first() is job
             and self._waiting.has_had_more(job.owner, owner)
         ):
@@ -228,7 +230,7 @@ class CommitQueue:
                 group.run(self.engine, short)
             await self._in_thread(group.save, self.engine)
             if self._not_synced is not None:  # it builds on what may be lost
-                raise self._not_synced
+                raise self._may_be_kept() if group.jobs else self._not_synced
         except Exception as error:
             self.engine.undo()
             await self._failed(error, group.jobs or self._kept_waiting(alone))
@@ -256,7 +258,8 @@ class CommitQueue:
                 self._sync_time = (self._sync_time + seconds) / 2
             except Exception as found:  # what was saved since builds on what may be lost
                 log.error("the store cannot be used: %s", found)
-                error = self.trouble = self._not_synced = found
+                self.trouble = self._not_synced = found
+                error = self._may_be_kept()
                 groups, self._saved = groups + self._saved, []
             answered = 0
             for group in groups:
@@ -268,6 +271,10 @@ class CommitQueue:
             self._on_disk -= answered
             self._expected = answered + len(self._waiting)
             self._arrived.set()
+
+    def _may_be_kept(self) -> OutcomeUnknown:
+        """Of what was saved, and is not on the disk: it may be there when the store is back."""
+        return OutcomeUnknown(f"{self._not_synced}; {MAY_BE_KEPT}")
 
     def _kept_waiting(self, alone: WaitingJob | None) -> list[WaitingJob]:
         """Operations of a group that could not even begin."""
@@ -369,7 +376,7 @@ class CommitQueue:
 
     async def _failed(self, error: Exception, jobs: list[WaitingJob]) -> None:
         """Nothing of the group has happened. A fault of one operation is not the others' fault."""
-        if isinstance(error, StoreError) or not jobs:
+        if isinstance(error, (StoreError, OutcomeUnknown)) or not jobs:
             if self.trouble is None:
                 log.error("the store cannot be used: %s", error)
             self.trouble = error

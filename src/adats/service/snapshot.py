@@ -178,7 +178,8 @@ class Snapshot(NamedTuple):
 
     def is_light(self, state: TaskState) -> bool:
         """Whether a task weighs so little that its digest is left as it is."""
-        return self.setup.weight(state, self.time) < LIGHT
+        newest = max(self.time, state.time)  # its own may not be folded into the sum yet
+        return self.setup.weight(state, newest) < LIGHT
 
     def opened(self, request: DecisionRequest, known: TaskState | None) -> TaskState:
         """The state of a task, which may be new; `Invalid` if it cannot be like this."""

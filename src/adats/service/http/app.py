@@ -294,11 +294,17 @@ class Service:
         self, request: Request, work: Callable[[str, str, *Ts], None], *more: *Ts
     ) -> Reply:
         """Nobody reads meanwhile: a view would keep what is erased in the log of the store."""
+        missing = None
         async with self._readers.none():
-            await self._do(work, request, *more, size=LONG)
+            try:
+                await self._do(work, request, *more, size=LONG)
+            except NotFound as error:  # maybe by an earlier request, which was cut off
+                missing = error
             self.pages.clear()
         while not self._engine.store.erased:  # another process reads; every commit tries again
             await asyncio.sleep(ERASE_PAUSE)
+        if missing is not None:
+            raise missing
         return Reply(status=204)
 
     async def add_arm(self, request: Request) -> Reply:

@@ -279,7 +279,8 @@ class SQLiteStore(SQLiteReader):
             raise
         self._counts: dict[Bucket, Counts] = {}  # some of those that are in the store
         self._write_anyway = False
-        self.erased = True  # nothing of what was forgotten is left in the log
+        # whether nothing of what was forgotten is left in the log
+        self.erased = not os.path.getsize(f"{self.path}-wal")
         self._scrub = Scrub()
         self._new_experiments = 0
 
