@@ -14,7 +14,7 @@ from adats.learning.linear import (
     judged,
     linear_verdict,
     saving_of,
-    simulated_saving,
+    simulated_savings,
 )
 from adats.learning.savings import Saving
 from adats.learning.tables import LinearTable
@@ -99,6 +99,8 @@ def test_savings_and_their_error_by_hand():
     # rests 1 - 2, 3 - 2: deviation √2 over √2 tasks, over a mean of 4
     assert saved.error == pytest.approx(0.25)
     assert saving_of(np.zeros(2), np.zeros(2)) == (1.0, 0.0)
+    # a rival that loses next to nothing: what is gained, or lost, is a part of `least`
+    assert saving_of(np.array([1.0, 1.0]), np.zeros(2), least=4.0).left == pytest.approx(1.25)
 
 
 def test_gains_do_not_depend_on_the_units_of_features():
@@ -107,25 +109,33 @@ def test_gains_do_not_depend_on_the_units_of_features():
     unit = np.array([1e-3, 50.0, 7.0])  # the last is that of rewards
     other = LinearTable(table.tasks, table.features, table.n, table.moments * np.outer(unit, unit))
     before, after = (held_out_gains(t, diagonal=False, seed=1) for t in (table, other))
-    assert after == pytest.approx(before, abs=2e-3)
+    for one, same in zip(before, after, strict=True):
+        assert same == pytest.approx(one, abs=2e-3)
 
 
 def test_the_same_prior_saves_nothing():
     belief = LinearBelief([1.0, 0.0], np.diag([0.2, 0.1]), 1.0)
     rows = (np.zeros(2), np.eye(2))
-    assert simulated_saving(belief, belief, rows=rows, rounds=4, seed=1).part == 0.0
+    found = simulated_savings((belief,) * 3, rows=rows, rounds=4, seed=1)
+    assert found[0].part == 0.0
+    assert found[1].part > 0.1  # the pooled one learns nothing more
 
 
 def test_a_gain_is_the_difference_of_two_densities_from_the_other_folds():
     rng = np.random.default_rng(8)
     table = linear_table(rng.normal([1.0, 0.0], 0.5, (30, 2)), 5, rng)
-    gains = held_out_gains(table, diagonal=False, seed=1)
+    alone, pooled = held_out_gains(table, diagonal=False, seed=1)
     place = folds(table.tasks)
     others = table.subset(np.flatnonzero(place != place[4]))
     fitted = estimate(others, model="linear")
     own = alone_linear(others, fitted.noise)
-    both = [p.condition(table.stats(4)).log_evidence for p in (fitted.meta.task_prior(), own)]
-    assert gains[4] == pytest.approx(both[0] - both[1], abs=1e-8)
+    all_rows = others.moments.sum(axis=0)
+    same = np.linalg.solve(all_rows[:-1, :-1], all_rows[:-1, -1])
+    cov = fitted.noise**2 * np.linalg.inv(all_rows[:-1, :-1])
+    priors = fitted.meta.task_prior(), own, LinearBelief(same, cov, fitted.noise)
+    seen = [prior.condition(table.stats(4)).log_evidence for prior in priors]
+    assert alone[4] == pytest.approx(seen[0] - seen[1], abs=1e-8)
+    assert pooled[4] == pytest.approx(seen[0] - seen[2], abs=1e-8)
 
 
 def judge(table):
@@ -134,10 +144,10 @@ def judge(table):
 
 def test_tasks_around_a_common_theta_are_shared():
     rng = np.random.default_rng(12)
-    table = linear_table(rng.normal([1.0, -1.0, 0.5], 0.4, (100, 3)), 10, rng)
+    table = linear_table(rng.normal([1.0, -1.0, 0.5], 0.6, (100, 3)), 40, rng)
     found = judge(table)
     assert found.answer == "share"
-    assert found.saving > 0.2
+    assert found.saving > 0.1
     assert found.interval[0] < found.saving < found.interval[1]
     assert "times as likely" in found.reasons[0]
     assert judge(table).saving == found.saving
@@ -162,13 +172,40 @@ def test_a_tiny_log_is_too_little():
     assert np.isnan(found.saving)
 
 
-def test_the_rule():
-    def rule(gain, saved, few=False):
-        """The answer for gains with a standard error of 1, and a share saved."""
-        z = np.tile([-10.0, 10.0], 50)
-        gains = gain + z / z.std(ddof=1) * 10.0
-        return judged(gains, Saving(1 - saved, 0.01), few=few).answer
+def test_tasks_with_one_theta_are_one_for_all():
+    rng = np.random.default_rng(15)
+    table = linear_table(np.tile([1.0, -1.0, 0.5], (100, 1)), 10, rng)
+    found = judge(table)
+    assert found.answer == "one for all"
+    assert found.over_alone.part > 0.5
+    assert found.over_pooled.high < 0.05
 
+
+@pytest.mark.parametrize("features", [1, 3])
+def test_rows_that_are_all_the_same_leave_nothing_to_choose(features):
+    rng = np.random.default_rng(16)
+    x = np.ones((30, 10, features))
+    y = rng.normal(1.0, 0.3, (30, 1)) + rng.standard_normal((30, 10))
+    z = np.concatenate([x, y[:, :, None]], axis=2)
+    moments = np.einsum("sni,snj->sij", z, z)
+    names = tuple(f"x{j}" for j in range(features))
+    found = judge(LinearTable(tuple(range(30)), names, np.full(30, 10.0), moments))
+    assert found.answer == "too little data"
+    assert "nothing to choose" in found.reasons[0]
+
+
+def test_the_rule():
+    def rule(gain, saved, few=False, apart=9.0, over_pooled=0.5):
+        """The answer for gains with a standard error of 1, and shares saved."""
+        z = np.tile([-10.0, 10.0], 50)
+        gains = tuple(mean + z / z.std(ddof=1) * 10.0 for mean in (gain, apart))
+        savings = Saving(1 - saved, 0.01), Saving(1 - over_pooled, 0.01)
+        return judged(gains, savings, few=few).answer
+
+    assert rule(9.0, 0.3, apart=1.9) == "too little data"  # better than alone, not than one for all
+    assert rule(9.0, 0.3, over_pooled=0.04) == "too little data"  # it may be worth it
+    assert rule(9.0, 0.3, over_pooled=0.02) == "one for all"
+    assert rule(9.0, 0.3, apart=-9.0, over_pooled=-0.3) == "one for all"
     assert rule(2.1, 0.051) == "share"
     assert rule(1.9, 0.3) == rule(-1.9, 0.3) == "too little data"  # not two standard errors
     assert rule(2.1, 0.04) == rule(1.9, 0.04) == "each for itself"  # it saves nothing
@@ -182,8 +219,8 @@ def test_a_new_task_is_as_long_as_the_median_one(monkeypatch):
 
     def simulated(*_, rounds, **__):
         seen.append(rounds)
-        return Saving(1.0, 0.1)
+        return (Saving(1.0, 0.1),) * 2
 
-    monkeypatch.setattr("adats.learning.linear.simulated_saving", simulated)
+    monkeypatch.setattr("adats.learning.linear.simulated_savings", simulated)
     judge(linear_table(np.zeros((12, 2)), 6, np.random.default_rng(0)))
     assert seen == [6]

@@ -25,6 +25,7 @@ from adats.learning.verdict import (
     judged,
     level_matters,
     names_matter,
+    offered,
     pulls_by_name,
     pulls_drift,
     pulls_follow_rewards,
@@ -263,12 +264,64 @@ def test_units_and_empty_tasks_do_not_matter():
 def test_a_single_arm_or_no_success_is_no_error():
     rng = np.random.default_rng(13)
     found = verdict(counted(**numbers(rng, 30, [0.0])), rng=rng)
-    assert (found.answer, found.saving) == ("each for itself", 0.0)
-    assert verdict(counted(**clicks(rng, 30, [0.0, 0.0])), rng=rng).answer != "share"
+    assert found.answer == "too little data"
+    assert found.reasons == ("no task had two arms to choose from",)
+    for rate in (0.0, 1.0):
+        found = verdict(counted(**clicks(rng, 30, [rate, rate])), rng=rng)
+        assert found.answer == "too little data"
+        assert f"the mean reward is {rate:g} in every task and arm" in found.reasons[0]
     log = clicks(rng, 40, [0.1, 0.2, 0.3])
     log["pulls"][::2, 2] = np.nan
     log["sums"][::2, 2] = np.nan
     assert np.isfinite(verdict(counted(**log), rng=rng).saving)
+
+
+def rows_at_random(rng, tasks, rows, effects, own):
+    """Every row is of an arm at random: tasks are too short to have them all."""
+    pulls = rng.multinomial(rows, np.full(len(effects), 1 / len(effects)), tasks) * 1.0
+    theta = np.array(effects) + own * rng.standard_normal((tasks, len(effects)))
+    sums = theta * pulls + np.sqrt(pulls) * rng.standard_normal(pulls.shape)
+    rest = rng.chisquare(np.maximum(pulls - 1, 1)) * (pulls > 1)
+    return counted(pulls, sums, "gaussian", sums**2 / np.maximum(pulls, 1) + rest)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "rows", "arms", "gap", "own"),
+    [
+        (1000, 8, 6, 2.5, 0.6),
+        (1000, 20, 20, 2.0, 0.5),
+        (500, 20, 30, 1.5, 0.3),
+        (500, 10, 10, 2, 0.3),
+    ],
+)
+def test_arms_that_short_tasks_did_not_pull_could_be_chosen(tasks, rows, arms, gap, own):
+    """One arm is so much better that one agent for all loses next to nothing."""
+    rng = np.random.default_rng([tasks, rows])
+    effects = np.zeros(arms)
+    effects[3] = gap
+    found = verdict(rows_at_random(rng, tasks, rows, effects, own), rng=rng)
+    assert found.answer == "one for all"
+    assert any("taken to have had the others to choose from" in why for why in found.reasons)
+
+
+def test_which_arms_were_offered():
+    rng = np.random.default_rng(3)
+    short = rows_at_random(rng, 400, 8, np.zeros(6), 0.5).pulls
+    assert offered(short).all()
+    once = np.eye(3)[rng.integers(3, size=500)]  # tasks of a single row
+    assert offered(once).all()
+    uneven = rng.multinomial(10, [0.5, 0.3, 0.1, 0.05, 0.05], 300) * 1.0
+    assert offered(uneven).all()
+    rare = np.column_stack([short, np.zeros(400)])
+    rare[7, 6] = 2.0
+    assert offered(rare)[:, :6].all()
+    assert offered(rare)[:, 6].sum() == 1  # an arm of one task
+    own = rng.poisson(3.0, (300, 12)) * (rng.random((300, 12)).argsort(axis=1) < 4) * 1.0
+    assert offered(own) is None  # each task has four of its own
+    assert offered(np.eye(50)) is None  # an arm a task
+    assert offered(np.ones((20, 3))) is None  # nothing is missing
+    long = rows_at_random(rng, 100, 300, np.zeros(4), 0.5).pulls
+    assert offered(long) is None
 
 
 def test_the_rule():

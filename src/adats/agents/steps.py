@@ -79,6 +79,12 @@ class Setup:
 
     def new_state(self, meta: MetaBelief, design: Design = None) -> TaskState:
         """Of a task of which nothing is known, before anything is drawn for it."""
+        names = self.arms.names
+        if design is not None and names is not None and len(design) != len(names):
+            raise ValueError(
+                f"a design for {len(design)} arms, but the arms have names: {_listed(names)}; for "
+                "tasks with other arms give a prior without names"
+            )
         stats = meta.empty(design=design)
         asked = None
         if self.explore_first:

@@ -2,12 +2,14 @@
 
 import inspect
 import json
+import os
 import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
+from glob import glob
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -187,9 +189,18 @@ def check_folder(out: Path | None, option: str = "--out") -> None:
         raise ValueError(f"{option} {out} is a file; give a folder")
 
 
-def check_file(option: str, path: Path | None) -> None:
-    if path is not None and (path.is_dir() or not path.resolve().parent.is_dir()):
+def check_file(option: str, path: Path | None, *others: str | Path | None) -> None:
+    """Raise unless it can be written, and is none of the others, which may be patterns."""
+    if path is None:
+        return
+    folder = path.resolve().parent
+    if path.is_dir() or not folder.is_dir():
         raise ValueError(f"{option} {path} cannot be written: give a file in a folder that exists")
+    if not os.access(folder, os.W_OK):
+        raise ValueError(f"{option} {path} cannot be written: {folder} takes no new files")
+    names = (name for one in others if one for name in (one, *glob(str(one), recursive=True)))
+    if path.resolve() in {Path(name).resolve() for name in names}:
+        raise ValueError(f"{option} {path} is also one of the files to read, or to write: give another")
 
 
 def check_json(target: str | None) -> None:

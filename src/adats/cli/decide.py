@@ -36,7 +36,7 @@ def decide(
         raise ValueError("decide is an extra: pip install 'adats[logs]'") from None
     if not table.exists():
         raise ValueError(f"{table} is not there")
-    check_file("--out", out)
+    check_file("--out", out, table, agent)
     scorer = Scorer(_agent(agent), seed, horizon, propensities)
     source = pyarrow.dataset.dataset(table, format="csv" if table.suffix == ".csv" else "parquet")
     wanted = [name for name in (task, decision_id) if name]

@@ -68,7 +68,7 @@ def fit(
     log that its prior was fitted to: they would count twice.
     """
     check_folder(report, "--report")
-    check_file("--out", out)
+    check_file("--out", out, *sources, stats)
     check_file("--stats", stats)
     if report is not None:
         plots.need()

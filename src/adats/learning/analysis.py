@@ -24,6 +24,7 @@ from adats.learning.checks import (
     dispersion,
     drift,
     duplicated,
+    mistaken,
     outliers,
     swapped,
 )
@@ -303,6 +304,7 @@ def _warnings(data: _Source, batch: str | None) -> tuple[str, ...]:
         raise ValueError(f"a batch is for binary and count models, not for a {table.model} one")
     if data.log is None:
         return found
+    found += mistaken(data.log)
     twice = duplicated(data.log, tasks=logs.spread(table.tasks, TASKS))
     found += twice
     if counted and not twice:  # else batches vary for that reason

@@ -18,7 +18,7 @@ from scipy.special import gammaincc, kolmogorov, stdtr
 from adats.learning.fit_common import Fitted, prior_of_others
 from adats.learning.linear import as_rows
 from adats.learning.log_columns import Plan, fetch, ibis, planned
-from adats.learning.logs import Batches, as_written
+from adats.learning.logs import PROPENSITY, Batches, as_written
 from adats.learning.tables import KINDS, ArmTable, LinearTable, Table, evenly
 from adats.models.core.product import ProductArms
 from adats.models.core.types import FloatArray, IntArray, Rng, Task
@@ -27,6 +27,8 @@ SHARE = 0.01  # of rows that are in the log twice, where their times tell them a
 GROUPS = 20  # different rows, below which nothing is said
 LIMIT = 100_000  # different rows that are looked at
 HOUR = 3600.0
+DATES = 19_000_101, 22_001_231  # as numbers
+MILLISECONDS = 1e11  # since 1970: as seconds it is the year 5138
 COUNT = "times in the log"
 DECISION = "decision_id"
 UNEVEN = 0.003  # nominal; in simulations at most 1 in 100 logs without such variation is warned of
@@ -45,6 +47,83 @@ BINS = 12  # of time, in figures
 UNLIKE = 0.05  # chance that any task at all is flagged, where all are alike
 CLOSE = 50  # so many tasks are looked at closely: their own part is taken out of the prior
 CHUNK = 4096
+
+
+def mistaken(log: Any, **columns: Any) -> tuple[str, ...]:
+    """Warnings of columns whose numbers are legal, and look like something else."""
+    use, looks = planned(log, **columns), dict[str, Any]()
+    chance = use.log[PROPENSITY] if PROPENSITY in use.log.columns else None
+    more = (
+        {}
+        if chance is None
+        else {"chance": chance.try_cast("float64"), "chance_text": chance.cast("string")}
+    )
+    rows = use.select(**more)
+    rows = rows.filter(rows.good)
+    if chance is not None:
+        wrong = rows.chance_text.notnull() & ~_between_0_and_1(rows.chance)
+        looks |= {
+            "rows": rows.count(),
+            "wrong": wrong.cast("int64").sum(),
+            "none": rows.chance_text.isnull().cast("int64").sum(),
+            "such": rows.chance_text.min(where=wrong),
+        }
+    if "pulls" in use.numbers and use.model == "binary" and not use.averages:
+        several = rows.pulls > 2.0
+        looks |= {
+            "several": several.cast("int64").sum(),
+            "parts": (several & (rows.y != rows.y.floor())).cast("int64").sum(),
+            "most": rows.y.max(where=several),
+        }
+    if "seconds" in use.times:
+        looks |= {"first": rows.seconds.min(), "last": rows.seconds.max()}
+    if not looks:
+        return ()
+    found = {name: column[0] for name, column in fetch(rows.aggregate(**looks)).to_pydict().items()}
+    return tuple(filter(None, (_propensities(found), _rates(use, found), _odd_times(use, found))))
+
+
+def _between_0_and_1(chance: Any) -> Any:
+    return ibis().coalesce((chance > 0.0) & (chance <= 1.0), False)
+
+
+def _propensities(found: dict[str, Any]) -> str | None:
+    wrong, none = found.get("wrong") or 0, found.get("none") or 0
+    if wrong:
+        why = f"in {wrong:,} of {found['rows']:,} rows it is not, for example {found['such']!r}"
+    elif 0 < none < found["rows"]:
+        why = f"{none:,} of {found['rows']:,} rows have none"
+    else:
+        return None
+    return f"propensities are not used: each must be more than 0 and at most 1, and {why}"
+
+
+def _rates(use: Plan, found: dict[str, Any]) -> str | None:
+    if not found.get("parts") or found["most"] > 1.0:
+        return None
+    reward, pulls = use.numbers["y"].name, use.numbers["pulls"].name
+    return (
+        f"in {found['parts']:,} of {found['several']:,} rows with several {pulls!r}, {reward!r} is "
+        "a fraction, and never above 1: are these rates? They were taken for sums; for rates say "
+        "means=True, --means"
+    )
+
+
+def _odd_times(use: Plan, found: dict[str, Any]) -> str | None:
+    first, last = found.get("first"), found.get("last")
+    if first is None or last is None:
+        return None
+    if DATES[0] <= first <= last <= DATES[1]:
+        return (
+            f"column {use.time!r} has numbers from {first:.0f} to {last:.0f}: are these dates? "
+            "They were taken for seconds; write 2026-02-13"
+        )
+    if first >= MILLISECONDS:
+        return (
+            f"column {use.time!r} has numbers from {first:.0f} on: are these milliseconds, or "
+            "less? They were taken for seconds"
+        )
+    return None
 
 
 def swapped(table: Any) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import expit, logit, logsumexp, roots_genlaguerre
 
 from adats.learning.fit_common import start_noise
-from adats.models.core.types import FloatArray, IntArray, Rng
+from adats.models.core.types import BoolArray, FloatArray, IntArray, Rng
 
 Rewards = Literal["binary", "count", "gaussian"]
 COARSE = np.array([0.0, 0.03, 0.08, 0.16, 0.3, 0.5, 0.8, 1.2, 1.8])  # of the first grid of spreads
@@ -40,6 +40,12 @@ class TaskCounts(NamedTuple):
     rewards: Rewards
     noise: float  # variance of gaussian rewards
     lengths: FloatArray  # (tasks,): pulls of a new task like this one
+    offered: BoolArray | None = None  # (tasks, arms): the arms to choose from; None: those pulled
+
+    @property
+    def here(self) -> BoolArray:
+        """The arms that each task can choose from."""
+        return self.pulls > 0 if self.offered is None else self.offered
 
     @property
     def means(self) -> FloatArray:
@@ -50,7 +56,10 @@ class TaskCounts(NamedTuple):
     def take(self, rows: IntArray | slice) -> "TaskCounts":
         """Some tasks."""
         return self._replace(
-            pulls=self.pulls[rows], sums=self.sums[rows], lengths=self.lengths[rows]
+            pulls=self.pulls[rows],
+            sums=self.sums[rows],
+            lengths=self.lengths[rows],
+            offered=None if self.offered is None else self.offered[rows],
         )
 
     def lasting(self, lengths: FloatArray) -> "TaskCounts":

@@ -14,7 +14,7 @@ from scipy.linalg import qr
 
 from adats.learning import fit_common as common
 from adats.learning.fit_common import ENOUGH_TASKS, Fitted, Point, RewardFigures, View
-from adats.learning.savings import Saving
+from adats.learning.savings import LEAST, Saving
 from adats.learning.tables import LinearTable
 from adats.learning.verdict import FEWEST, WORTH, Answer, Verdict, nothing
 from adats.models import LinearBelief, LinearMeta
@@ -358,53 +358,97 @@ def towards_diagonal(cov: FloatArray, weight: float) -> FloatArray:
 def linear_verdict(
     table: LinearTable, fitted: Fitted, *, diagonal: bool = False, seed: int
 ) -> Verdict:
-    """Share, if held-out tasks gain more than two standard errors and a new one saves 5 %.
+    """Share, if held-out tasks gain more than two standard errors over both opponents and a new
+    one saves 5 % of what either loses.
 
     `fitted` is what `fit_linear` made of the table with the same `diagonal`. A new task has as many
     rounds as the median task of the log, and ten arms a round with features like the log's.
     """
     if len(table) < FEWEST:
         return nothing(f"{len(table)} tasks are too few to tell; {FEWEST} are the least")
+    if _no_choice(table):
+        return nothing("all rows of features are the same, so that there is nothing to choose")
     try:
-        gains = held_out_gains(table, diagonal=diagonal, seed=seed)
+        alone, pooled = held_out_gains(table, diagonal=diagonal, seed=seed)
     except ValueError as error:  # what is left of the log is not enough for a fit
         return nothing(f"with a fifth of the tasks left out there is no fit: {error}")
-    both = fitted.meta.task_prior(), alone_linear(table, fitted.noise)
+    priors = (
+        fitted.meta.task_prior(),
+        alone_linear(table, fitted.noise),
+        pooled_linear(table, fitted.noise),
+    )
     rounds = max(1, min(round(float(np.median(table.n[table.n > 0]))), LONGEST))
-    saved = simulated_saving(*both, rows=action_rows(table), rounds=rounds, seed=seed)
-    return judged(gains, saved, few=len(table) < ENOUGH_TASKS * len(table.features))
+    saved = simulated_savings(priors, rows=action_rows(table), rounds=rounds, seed=seed)
+    few = len(table) < ENOUGH_TASKS * len(table.features)
+    return judged((alone, pooled), saved, few=few)
 
 
-def judged(gains: FloatArray, saved: Saving, *, few: bool) -> Verdict:
-    """The rule, in order: share; better, but for nothing; cannot tell; each for itself."""
-    gain, se = float(gains.mean()), float(gains.std(ddof=1)) / math.sqrt(gains.size)
-    better, worse = gain > ERRORS * se, gain < -ERRORS * se
-    answer: Answer
-    if better and saved.part >= WORTH:
-        answer, how = "share", "better"
-    elif not better and (few or (not worse and saved.part >= WORTH)):
-        answer, how = "too little data", "neither clearly better nor clearly worse"
-    else:
-        answer, how = "each for itself", "better" if better else "worse" if worse else "no better"
+def judged(
+    gains: tuple[FloatArray, FloatArray], saved: tuple[Saving, Saving], *, few: bool
+) -> Verdict:
+    """The rule, in order: share; one for all; better than alone, but for nothing; cannot tell; each
+    for itself. Gains and savings are those over each task alone, and over one agent for all."""
+    (better, worse, likely), (apart, _, pool) = map(_compared, gains)
+    over_alone, over_pooled = saved
+    worst = min(saved, key=lambda saving: saving.part)
+    worth = over_alone.part >= WORTH
+    answer: Answer = "too little data"
+    if better and worth and apart and over_pooled.part >= WORTH:
+        answer = "share"
+    elif better and worth and over_pooled.high < WORTH:
+        answer = "one for all"
+    elif (better and not worth) or (not better and not few and (worse or not worth)):
+        answer, worst = "each for itself", over_alone
+    how = "better" if better else "worse" if worse else "no better"
+    if answer == "too little data" and not better:
+        how = "neither clearly better nor clearly worse"
     reason = (
         f"the shared prior predicts tasks that it has not seen {how} than each could by itself: "
-        f"their rewards are {math.exp(min(gain, 50.0)):.3g} times as likely, a task on average"
+        f"their rewards are {likely} times as likely, a task on average, and {pool} times as "
+        "likely as one set of coefficients for all makes them"
     )
-    return Verdict(answer, None, saved.part, (saved.low, saved.high), (reason,), saved)
+    return Verdict(answer, None, worst.part, (worst.low, worst.high), (reason,), *saved)
 
 
-def held_out_gains(table: LinearTable, *, diagonal: bool, seed: int) -> FloatArray:
-    """Log density of each task's rewards, fitted to the other folds: shared less alone."""
+def _compared(gains: FloatArray) -> tuple[bool, bool, str]:
+    """Whether densities are higher, whether they are lower, and by what factor on average."""
+    gain, se = float(gains.mean()), float(gains.std(ddof=1)) / math.sqrt(gains.size)
+    return gain > ERRORS * se, gain < -ERRORS * se, f"{math.exp(min(gain, 50.0)):.3g}"
+
+
+def _no_choice(table: LinearTable) -> bool:
+    """Whether all rows have the same features, up to their sign."""
+    gram = table.moments[:, :-1, :-1].sum(axis=0)
+    size = np.sqrt(gram.diagonal())
+    return bool((np.abs(np.abs(gram) - np.outer(size, size)) <= EXACT * np.outer(size, size)).all())
+
+
+def held_out_gains(
+    table: LinearTable, *, diagonal: bool, seed: int
+) -> tuple[FloatArray, FloatArray]:
+    """Log density of each task's rewards, fitted to the other folds: shared less alone, and less
+    that with one theta for all."""
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,)))
     if len(table) > SCORED:
         table = table.subset(np.sort(rng.choice(len(table), SCORED, replace=False)))
-    gains = np.empty(len(table))
+    alone, pooled = np.empty((2, len(table)))
     for train, test in common.held_out(table.tasks):
         others, held = table.subset(train), table.subset(test)
         fitted = fit_linear(others, diagonal=diagonal)
-        own = alone_linear(others, fitted.noise)
-        gains[test] = fitted.log_density(held) - _given(own, held)[0]
-    return gains
+        shared = fitted.log_density(held)
+        alone[test] = shared - _given(alone_linear(others, fitted.noise), held)[0]
+        pooled[test] = shared - _given(pooled_linear(others, fitted.noise), held)[0]
+    return alone, pooled
+
+
+def pooled_linear(table: LinearTable, noise: float | None) -> LinearBelief:
+    """One theta for all tasks, by least squares; what no row tells of it is 0."""
+    moments, sigma = table.moments.sum(axis=0), noise or 1.0
+    unit = 1.0 / table.units
+    inverse = np.linalg.pinv(moments[:-1, :-1] * np.outer(unit, unit), rcond=RANK, hermitian=True)
+    inverse *= np.outer(unit, unit)
+    cov = sigma**2 * (inverse + inverse.T) / 2
+    return LinearBelief(inverse @ moments[:-1, -1], cov, sigma)
 
 
 def alone_linear(table: LinearTable, noise: float | None) -> LinearBelief:
@@ -450,44 +494,50 @@ def action_rows(table: LinearTable) -> tuple[FloatArray, FloatArray]:
     return mean, linalg.psd_factor(cov)
 
 
-def simulated_saving(
-    shared: LinearBelief,
-    alone: LinearBelief,
+def simulated_savings(
+    priors: tuple[LinearBelief, LinearBelief, LinearBelief],
     *,
     rows: tuple[FloatArray, FloatArray],
     rounds: int,
     seed: int,
-) -> Saving:
-    """Of Thompson sampling with two priors on the same tasks, drawn from the shared one.
+) -> tuple[Saving, Saving]:
+    """Of sharing over alone and over pooled: Thompson sampling with these three priors on the same
+    tasks, drawn from the shared one. The pooled one learns nothing more: it takes tasks for equal.
 
     In each round `OFFERED` arms, with features N(mean, factor @ factorᵀ) from `rows`.
     """
-    dim = len(shared.mean)
+    dim, noise = len(priors[0].mean), priors[0].noise
     tasks = int(np.clip(WORK / (rounds * dim * (OFFERED + 6 * dim)), *SIMULATED))
     seeds = np.random.SeedSequence(seed).spawn(2)
     world, stream = (np.random.default_rng(one) for one in seeds)
-    agents = [_Normal.start(prior, tasks) for prior in (shared, alone)]
+    agents = [_Normal.start(prior, tasks) for prior in priors]
     theta = agents[0].sample(world.standard_normal((tasks, dim)))
-    regret, every = np.zeros((2, tasks)), np.arange(tasks)
+    regret, every = np.zeros((3, tasks)), np.arange(tasks)
     for _ in range(rounds):
         offered = rows[0] + world.standard_normal((tasks, OFFERED, dim)) @ rows[1].T
         means = np.einsum("skd,sd->sk", offered, theta)
-        noise = shared.noise * world.standard_normal(tasks)
+        luck = noise * world.standard_normal(tasks)
         z = stream.standard_normal((tasks, dim))
         for i, agent in enumerate(agents):
             arm = np.einsum("skd,sd->sk", offered, agent.sample(z)).argmax(axis=1)
-            agents[i] = agent.tell(offered[every, arm], means[every, arm] + noise, shared.noise)
+            if i < 2:
+                agents[i] = agent.tell(offered[every, arm], means[every, arm] + luck, noise)
             regret[i] += means.max(axis=1) - means[every, arm]
-    return saving_of(*regret)
+    least = LEAST * regret[1:].mean(axis=1)[::-1]
+    alone, pooled = (saving_of(regret[0], regret[1 + i], float(least[i])) for i in (0, 1))
+    return alone, pooled
 
 
-def saving_of(shared: FloatArray, alone: FloatArray) -> Saving:
-    """From the regrets of the same tasks, with the error from their spread; none of no regret."""
-    lost = float(alone.mean())
+def saving_of(shared: FloatArray, rival: FloatArray, least: float = 0.0) -> Saving:
+    """From the regrets of the same tasks, with the error from their spread; none of no regret. The
+    rival's counts as so much at `least`, on average."""
+    gained, unit = rival - shared, rival + max(least - float(rival.mean()), 0.0)
+    lost = float(unit.mean())
     if not lost > 0:
         return Saving(1.0, 0.0)
-    left = float(shared.mean()) / lost
-    return Saving(left, float((shared - left * alone).std(ddof=1)) / math.sqrt(len(alone)) / lost)
+    part = float(gained.mean()) / lost
+    error = float((gained - part * unit).std(ddof=1)) / math.sqrt(len(unit)) / lost
+    return Saving(1.0 - part, error)
 
 
 class _Normal(NamedTuple):

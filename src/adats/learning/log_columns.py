@@ -103,7 +103,8 @@ def _read_files(patterns: Sequence[str]) -> Any:
         if kind == "parquet":
             return connection.read_parquet(paths, union_by_name=True)
         if kind == "csv":  # all text, as types guessed from the first rows fail on later ones
-            return connection.read_csv(paths, all_varchar=True, skip=0, union_by_name=True)
+            options: dict[str, Any] = {"all_varchar": True, "skip": 0, "union_by_name": True}
+            return connection.read_csv(paths, **options, quote='"', escape='"')  # seen late, maybe
         guess = connection.read_json(paths, union_by_name=True).schema()
         columns = {c: "VARCHAR" if _is_text(t) else "JSON" for c, t in guess.items()}
         return connection.read_json(paths, columns=columns)
@@ -216,6 +217,7 @@ class Plan(NamedTuple):
     time_good: Column | None  # where times are text, which may be none
     known: dict[str, Column]  # features of tasks, z0, ..., and of arms, a0, ...
     model: str
+    averages: bool = False  # whether rewards of several pulls are their averages
 
     @property
     def stats(self) -> Any:
@@ -340,6 +342,7 @@ def plan(
         good,
         known,
         model,
+        averages,
     )
 
 
@@ -378,7 +381,8 @@ def long_table(
         raise ValueError(f"{bare!r} must have {{arm}} in it too, as a column for each arm")
     pattern = re.compile(re.escape(reward).replace(re.escape("{arm}"), "(.+)"))
     found = (pattern.fullmatch(column) for column in log.columns)
-    arms = [match.group(1) for match in found if match]
+    others = {task, time or "time", *kept}
+    arms = [match.group(1) for match in found if match and match.group() not in others]
     arms = [a for a in arms if all(name.replace("{arm}", a) in log.columns for name in wanted)]
     if not arms:
         raise ValueError(

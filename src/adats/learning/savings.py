@@ -144,7 +144,7 @@ def possible(counts: TaskCounts, found: Fits, rng: Rng) -> Possible:
     rows = counts.take(task)
     heavy = tails(found.work, found.effects)
     which = rng.choice(len(TAILS), size, p=heavy.weight)
-    here, some, scale = rows.pulls > 0, which < len(TAILS) - 1, own * heavy.scale[which]
+    here, some, scale = rows.here, which < len(TAILS) - 1, own * heavy.scale[which]
     tail = TAILS[which[some], None]
     mixes = [_first_choices(prior, here, rng) for prior in (priors[2], priors[0])]
     mixes.append(here / here.sum(axis=1, keepdims=True))
@@ -187,7 +187,7 @@ def without_luck(lost: FloatArray, features: FloatArray, controls: FloatArray) -
 
 def _features(counts: TaskCounts, priors: tuple[Prior, ...], a: FloatArray) -> list[FloatArray]:
     """What matters of effects of arms: of pooled's favourites, of share's, and their spread."""
-    here, weight = counts.pulls > 0, counts.lengths / counts.lengths.sum()
+    here, weight = counts.here, counts.lengths / counts.lengths.sum()
     usual = (weight / here.sum(axis=1)) @ here  # how often each arm is there to be pulled
     gaps = a - (a @ usual)[:, None]
     favourite = np.where(here, priors[2].mean, -np.inf).argmax(axis=1)
@@ -244,7 +244,7 @@ def held_out(counts: TaskCounts, found: Fits, rng: Rng) -> tuple[Gain, Gain]:
         prior._replace(mean=np.tile(prior.mean, (2, 1)), spread=np.tile(prior.spread, (2, 1)))
         for prior in (share, alone)
     )
-    belief, here = settled(alone, first), both.pulls > 0
+    belief, here = settled(alone, first), both.here
     theta, blank = rate(rows.rewards, belief.draw(rng)), rate(rows.rewards, belief.mean)
     known = second.pulls > 0
     value = np.where(known, second.means, blank)
@@ -278,7 +278,8 @@ def _fitted_to_others(work: Working, fit: Effects, chosen: IntArray) -> Prior:
 def _stacked(one: TaskCounts, two: TaskCounts) -> TaskCounts:
     pairs = zip((one.pulls, one.sums, one.lengths), (two.pulls, two.sums, two.lengths), strict=True)
     pulls, sums, lengths = (np.concatenate(pair) for pair in pairs)
-    return one._replace(pulls=pulls, sums=sums, lengths=lengths)
+    offered = None if one.offered is None else np.tile(one.offered, (2, 1))
+    return one._replace(pulls=pulls, sums=sums, lengths=lengths, offered=offered)
 
 
 # Thompson sampling in many tasks side by side

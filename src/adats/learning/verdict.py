@@ -26,6 +26,7 @@ ADAPTIVE = 0.001  # of the test whether pulls follow rewards
 SURE = 2.054  # standard errors: 98 %, of held-out gains and of savings
 WORTH = 0.05  # the part of the regret below which a saving is not worth the trouble
 MANY = 400  # tasks from which on permutations are replaced by their limit
+USUAL = 0.1  # of the tasks of an average arm: arms of fewer were not offered to all
 OFTEN = 20  # tasks that an arm must occur in for that limit
 PERMUTATIONS = 399
 SMALL = 1e-9  # a chance that nobody need know better
@@ -74,11 +75,45 @@ def verdict(
         reason = adaptive(counts, first, rng)
         if reason:
             return nothing(reason, "cannot tell from this log")
+    counts = counts._replace(offered=offered(counts.pulls))
+    if (counts.here.sum(axis=1) < 2).all():
+        return nothing("no task had two arms to choose from")
+    means = counts.means[counts.pulls > 0]
+    if (means == means[0]).all():
+        return nothing(f"the mean reward is {means[0]:g} in every task and arm: all are alike")
     found = fits(counts)
     over_alone, over_pooled = savings(counts, found, rng)
     gains = held_out(counts, found, rng)
     names, level = names_matter(counts, rng), level_matters(counts, rng)
-    return judged(names, level, over_alone, over_pooled, *gains)
+    said = judged(names, level, over_alone, over_pooled, *gains)
+    return said._replace(reasons=(*said.reasons, *_choice(counts)))
+
+
+def offered(pulls: FloatArray) -> BoolArray | None:
+    """The arms that each task could choose from, if some that it did not pull are among them.
+
+    From cells with one pull and with two Chao (1984) estimates how many have none though they were
+    there. If that is most of the empty ones, tasks were too short to pull all that they were
+    offered; else each had arms of its own.
+    """
+    here = pulls > 0
+    tasks_of = here.sum(axis=0)
+    usual = (tasks_of > 1) & (tasks_of >= USUAL * tasks_of.mean())
+    empty = int((~here[:, usual]).sum())
+    once, twice = int((here & (pulls <= 1)).sum()), int(((pulls > 1) & (pulls <= 2)).sum())
+    unseen = once * (once - 1) / (2 * (twice + 1))
+    return here | usual if empty and unseen > empty / 2 else None
+
+
+def _choice(counts: TaskCounts) -> tuple[str, ...]:
+    """What is taken for granted of arms that tasks have not pulled."""
+    if counts.offered is None:
+        return ()
+    pulled = (counts.pulls > 0).sum(axis=1).mean()
+    return (
+        f"tasks pulled {pulled:.3g} of {counts.here.sum(axis=1).mean():.3g} arms on average, many "
+        "of them once: so short, they are taken to have had the others to choose from too",
+    )
 
 
 def nothing(reason: str, answer: Answer = "too little data") -> Verdict:
@@ -149,6 +184,8 @@ def judged(
     else:
         unknown = "which of the two is better" if together else "whether there is a gain at all"
         answer, why = "too little data", f"{both}; the log does not settle {unknown}"
+    if answer == "each for itself":
+        worst = over_alone
     structure = structure if answer == "share" else None
     reasons = (why, _chances(names, level, gain, adapting))
     size, savings = (worst.part, (worst.low, worst.high)), (over_alone, over_pooled)
