@@ -193,3 +193,14 @@ def test_tables_of_sums_means_and_columns_for_each_arm(monkeypatch, capsys, tmp_
     words += ["--time", "day"]
     assert call(monkeypatch, "fit", "gaussian", tmp_path / "dated.csv", *words) == 2
     assert "'day' must be a time such as" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_file_that_is_read_is_not_written_over(monkeypatch, log, tmp_path, capsys):
+    before = log.read_bytes()
+    for given in ([str(log)], [str(tmp_path / "*.parquet")]):
+        assert call(monkeypatch, "fit", "gaussian", *given, "--out", str(log)) == 2
+        assert "is another file of this command too" in capsys.readouterr().err
+    both = ["--out", str(tmp_path / "p.json"), "--stats", str(tmp_path / "p.json")]
+    assert call(monkeypatch, "fit", "gaussian", str(log), *both) == 2
+    assert log.read_bytes() == before
+    assert not (tmp_path / "p.json").exists()

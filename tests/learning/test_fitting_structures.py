@@ -165,8 +165,13 @@ def test_exchangeable_arms_of_tasks_that_have_others():
     )
     assert type(fitted.meta) is LatentMeta
     np.testing.assert_allclose(fitted.meta.spread.sizes(0), [0.3, 0.6], atol=0.1)
-    agent = AdaTS(fitted.meta, seed=1)
-    assert agent.ask("six arms", design=np.ones((6, 1))).action is not None
+    with pytest.raises(ValueError, match="a design for 6 arms, but the arms have names"):
+        AdaTS(fitted.meta, seed=1).ask("six arms", design=np.ones((6, 1)))
+    known = fitted.meta.figures()
+    spread = {name: known[name] for name in ("task_scale", "level_scale")}
+    agent = AdaTS(LatentMeta(known["mean"], known["cov"], rewards="binary", **spread), seed=1)
+    actions = {agent.ask(f"six arms {i}", design=np.ones((6, 1))).action for i in range(40)}
+    assert actions == set(range(6))
 
 
 @pytest.mark.statistical

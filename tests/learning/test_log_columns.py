@@ -6,7 +6,7 @@ import pytest
 
 from adats import analyse, fit
 from adats.learning import logs, tables
-from adats.learning.checks import swapped
+from adats.learning.checks import mistaken, swapped
 from adats.learning.logs import statistics
 from adats.learning.tables import is_statistics, load_statistics, save_statistics
 
@@ -205,3 +205,80 @@ def test_tasks_and_arms_that_are_swapped_are_warned_of():
     with pytest.warns(UserWarning, match="2 tasks and 40 arms: are the columns of tasks and arms"):
         fit(log, model="binary", task="arm", arm="task", structure="independent")
     assert swapped(statistics(log, model="binary").table) == ()
+
+
+def mistakes(log, **columns):
+    return mistaken(log, model="binary", **columns)
+
+
+def test_rates_where_sums_are_asked_for_are_warned_of():
+    log = pd.DataFrame({"task": range(30), "arm": "ab" * 15, "shown": 100, "ctr": 0.034})
+    columns = {"reward": "ctr", "pulls": "shown"}
+    (said,) = mistakes(log, **columns)
+    assert "in 30 of 30 rows with several 'shown', 'ctr' is a fraction, and never above 1" in said
+    assert mistakes(log, **columns, means=True) == ()
+    assert mistakes(log.assign(ctr=3.4), **columns) == ()  # a sum of parts
+    assert mistakes(log.assign(ctr=1), **columns) == ()
+    with pytest.warns(UserWarning, match="are these rates"):
+        fit(log, model="binary", structure="independent", **columns)
+
+
+def test_numbers_that_look_like_dates_are_warned_of():
+    log = rows(np.random.default_rng(8), "binary")
+    for times, said in (
+        (
+            20260201 + log.index % 28,
+            "'when' has numbers from 20260201 to 20260228: are these dates?",
+        ),
+        (1_770_000_000_000 + log.index, "are these milliseconds, or less?"),
+        (1_770_000_000 + log.index, None),
+        (log.index, None),
+    ):
+        found = mistakes(log.assign(when=times), time="when")
+        assert [said in one for one in found] == [True] * (said is not None)
+        text = mistakes(log.assign(when=times.astype(str)), time="when")
+        assert text == found
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        ([0.5, 33.3], "in 30 of 60 rows it is not, for example '33.3'"),
+        ([0.5, 0.0], "in 30 of 60 rows it is not, for example '0.0'"),
+        ([0.5, None], "30 of 60 rows have none"),
+        (["0.5", "half"], "in 30 of 60 rows it is not, for example 'half'"),
+        ([0.5, 1.0], None),
+        ([None, None], None),
+    ],
+)
+def test_propensities_that_are_none_are_warned_of(bad, said):
+    log = rows(np.random.default_rng(9), "binary", tasks=15, pulls=2)
+    found = mistakes(log.assign(propensity=np.tile(np.array(bad, dtype=object), 30)))
+    assert [said in one for one in found] == [True] * (said is not None)
+
+
+def test_quotes_that_begin_late_are_quotes(tmp_path):
+    path, lines = tmp_path / "log.csv", ["task,arm,reward"]
+    lines += [f"u{i % 300},{'ab'[i % 2]},{i % 2}" for i in range(30_000)]
+    lines += [f'"u{i % 300}","{"ab"[i % 2]}",{i % 2}' for i in range(3000)] + ['"u, 1","a",1']
+    path.write_text("\n".join(lines))
+    found = statistics(path, model="binary").table
+    assert found.arms == ("a", "b")
+    assert len(found) == 301
+    assert found.table[:, 0].sum() == 33_001
+
+
+def test_columns_that_have_another_part_are_no_arms_of_a_wide_table():
+    log = pd.DataFrame({"user": range(5), "a": 1, "b": 0, "when": 3.0, "age": 30})
+    columns = {"task": "user", "reward": "{arm}", "time": "when", "task_features": ["age"]}
+    found = statistics(log, model="binary", **columns).table
+    assert found.arms == ("a", "b")
+
+
+def test_structures_with_a_covariance_for_all_arms_are_for_some_arms():
+    arms = 160
+    log = pd.DataFrame({"task": np.repeat(range(20), arms), "arm": list(range(arms)) * 20})
+    log["reward"] = np.random.default_rng(3).integers(2, size=len(log))
+    with pytest.raises(ValueError, match=r"'level' is for at most 150 arms, and the log has 160"):
+        fit(log, model="binary", structure="level")
+    assert analyse(log, model="binary").structure == "independent"

@@ -200,7 +200,7 @@ def check_file(option: str, path: Path | None, *others: str | Path | None) -> No
         raise ValueError(f"{option} {path} cannot be written: {folder} takes no new files")
     names = (name for one in others if one for name in (one, *glob(str(one), recursive=True)))
     if path.resolve() in {Path(name).resolve() for name in names}:
-        raise ValueError(f"{option} {path} is also one of the files to read, or to write: give another")
+        raise ValueError(f"{option} {path} is another file of this command too: name a new one")
 
 
 def check_json(target: str | None) -> None:

@@ -11,6 +11,8 @@ from adats.learning.analysis import STEPS, Analysis, analyse
 from adats.learning.tables import save_statistics
 from adats.models import prior_files
 
+SHOWN = 10  # of what the log cannot tell
+
 
 def fit(
     model: Annotated[str, typer.Argument(help="gaussian, linear, binary or count.")],
@@ -122,7 +124,10 @@ def _print(found: Analysis) -> None:
     )
     if found.half_lives is not None:
         say(f"{found.half_lives.sentence}", wrap=True)
-    for name in found.fitted.unidentified:
+    unknown = found.fitted.unidentified
+    for name in unknown[:SHOWN]:
         say(f"  the log cannot tell {name}")
+    if len(unknown) > SHOWN:
+        say(f"  and {len(unknown) - SHOWN:,} more, which the prior file has")
     for warning in found.warnings:
         say(f"  {warning}")

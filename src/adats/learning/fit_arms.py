@@ -47,6 +47,7 @@ LEVEL, ARM = 3.0, 2.0  # widths of the prior of mu: of what arms share, and of e
 SLOPE = 1 / 3  # of them: of what a feature adds, where it has a spread of 1
 FEWEST_TASKS = 2  # tasks that tell something, below which it cannot be told
 PART = 1024  # tasks at a time
+MOST_TOGETHER = 150  # arms: those of a task have a covariance each
 
 
 class Pulls(NamedTuple):
@@ -444,6 +445,11 @@ def fit_together(table: ArmTable, *, structure: str) -> Fitted:
         raise ValueError(
             "structure 'features' needs features of tasks or of arms "
             "(task_features=, arm_features=; --task-features, --arm-features)"
+        )
+    if len(table.arms) > MOST_TOGETHER:
+        raise ValueError(
+            f"structure {structure!r} is for at most {MOST_TOGETHER} arms, and the log has "
+            f"{len(table.arms):,}: take 'independent', or features of arms with a linear model"
         )
     scale, phi = _scale(table), _design(table, structure)
     level, wide = _wide(table, structure, scale)

@@ -155,6 +155,8 @@ def _possible(table: Any) -> list[str]:
         return ["independent"]
     if table.task_features is None and table.arm_features is None:
         names.remove("features")
+    if len(table.arms) > fit_arms.MOST_TOGETHER:
+        return ["independent"]
     if len(table.arms) > MOST_ARMS:
         names.remove("full")
     if table.arms == tuple(range(len(table.arms))) and table.packed:
