@@ -130,8 +130,9 @@ def truth(shape: Shape, counts: TaskCounts, rng: Rng) -> list[tuple[float, float
     theta, plan = shape.draw(rng, size)
     rows = counts._replace(pulls=plan, sums=plan, lengths=np.maximum(plan.sum(axis=1), 1.0))
     priors = (*fits(counts).priors, pooled(counts))
-    best = np.where(plan > 0, theta, -np.inf).max(axis=1)
-    games = play(priors, theta, plan > 0, rows, rng)
+    here = (plan > 0) | ("random" in shape.design)  # there a task is offered all arms
+    best = np.where(here, theta, -np.inf).max(axis=1)
+    games = play(priors, theta, here, rows, rng)
     lost = [best * one.pulls.sum(axis=1) - (one.pulls * theta).sum(axis=1) for one in games]
     found = []
     for i in (1, 2):
@@ -236,6 +237,17 @@ SHAPES: dict[str, tuple[int, int, Shape]] = {  # logs, of these with a truth of 
         30, 0, Shape(300, 4, 25, names=0.2, design="uneven lengths")),
     "power: 500 tasks, 20 arms, 10 % over pooled": (30, 10, Shape(500, 20, 15, names=0.2)),
     "power: 100 tasks, 30 % over pooled": (40, 10, Shape(100, 8, 55, names=0.3)),
+    # too short to pull all arms
+    "short: 1000 tasks, 6 pulls, 6 arms, pooled is better": (
+        40, 10, Shape(1000, 6, 1, names=0.8, own=0.4, design="random")),
+    "short: 500 tasks, 20 pulls, 20 arms, clicks, pooled is better": (
+        40, 10, Shape(500, 20, 1, names=0.7, own=0.3, rewards="binary", design="random")),
+    "short: 1000 tasks, 20 pulls, 10 arms, pooled is a little better": (
+        40, 10, Shape(1000, 10, 2, names=0.5, own=0.78, design="random")),
+    "short: 500 tasks, 20 pulls, 10 arms, names mean nothing": (
+        40, 10, Shape(500, 10, 2, own=0.6, design="random")),
+    "short: 1000 tasks, 30 pulls, 10 arms": (
+        40, 10, Shape(1000, 10, 3, names=0.4, own=1.0, design="random")),
 }  # fmt: skip
 
 
