@@ -20,7 +20,7 @@ from adats.service.stores.interface import ReadView, Store
 T = TypeVar("T")
 
 AT_ONCE, MOST_WAITING, MOST_EXPORTS = 2, 100, 4
-REST, LONGEST_REST = 5.0, 0.25  # times the processor time of the last read; seconds
+REST, LONGEST_REST = 15.0, 0.25  # times the processor time of the last read; seconds
 
 
 class Readers:
