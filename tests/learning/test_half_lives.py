@@ -76,6 +76,7 @@ def test_none_is_chosen_where_nothing_moves(model):
         )
         assert found.half_lives.chosen is None
         assert found.half_lives.sentence.startswith("No half-life predicts better than none")
+        assert ("none was tried" in found.half_lives.sentence) == (model == "binary")
         assert found.prior is found.fitted.meta
         assert found.fitted.about["half_life"] is None
 

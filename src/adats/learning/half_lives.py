@@ -30,6 +30,11 @@ SHORTEST = 256  # times that a half-life goes into the time of the log, or of a 
 
 Pair = tuple[float | None, float | None]  # half-lives of rewards, and of what tasks teach
 SAID = {"half_life": "half-life", "prior_half_life": "prior half-life"}
+UNIT = "(seconds, or the unit of times that are numbers)"
+ONLY_REWARDS = (
+    "of what tasks teach none was tried, for a grid of candidates has no width to fall back to; "
+    "structure 'level' has one"
+)
 
 
 class HalfLifeScore(NamedTuple):
@@ -73,9 +78,11 @@ class ChosenHalfLives(NamedTuple):
             brought = (
                 "" if best is None else f"; the best tried, {_said(best)}, brought {_gain(best)}"
             )
+            if not any(score.prior_half_life for score in self.scores):
+                brought += f"; {ONLY_REWARDS}"
             return f"No half-life predicts better than none, of {looked}{brought}"
         return (
-            f"The log moves: {_said(found)} seconds predicts {looked} better than no forgetting, "
+            f"The log moves: {_said(found)} {UNIT} predicts {looked} better than no forgetting, "
             f"by {_gain(found)}. Give AdaTS {_given(found)}"
         )
 

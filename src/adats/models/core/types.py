@@ -30,10 +30,11 @@ class Stats(Protocol):
     a Gram matrix. Of many tasks at once the flat statistics are rows: `add_many` adds to the rows
     numbered `at` what was pulled there, with its `sums`, a column a reward, which `sums_of` gives
     for rewards that `are_rewards`. `add_counts` takes so many pulls and the sum of their rewards,
-    and raises where single rewards have to be known. `grow` makes room for arms that were added.
-    `scaled` gives all pulls another weight, and says whether what was approximated is to be found
-    `afresh`. `dwarfed_by` says whether so little is left beside what
-    was taken out that it is round-off.
+    and raises where single rewards have to be known. Of arms both also take what the earlier pulls
+    of the arm `keep` of their weight, for half-lives in pulls. `grow` makes room for arms that
+    were added. `scaled` gives all pulls another weight, and says whether what was approximated is
+    to be found `afresh`. `dwarfed_by` says whether so little is left beside what was taken out that
+    it is round-off.
     """
 
     REWARDS_ADD: ClassVar[bool]
