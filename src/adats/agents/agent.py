@@ -532,10 +532,10 @@ def learned(
     stats: Any, pulled: Any, reward: Any, pulls: Any, successes: Any, keep: float = 1.0
 ) -> Any:
     """The statistics with a reward, or with so many pulls and the sum of their rewards."""
-    options = {} if keep == 1.0 else {"keep": keep}
     if pulls is None and successes is None:
-        return stats.add(pulled, reward, **options)
+        return stats.add(pulled, reward) if keep == 1.0 else stats.add(pulled, reward, keep=keep)
     if reward is None and pulls is not None and successes is not None:
+        options = {} if keep == 1.0 else {"keep": keep}
         return stats.add_counts(pulled, pulls, successes, **options)
     raise ValueError("give a reward, or pulls and successes")
 
