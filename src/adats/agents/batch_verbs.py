@@ -151,6 +151,9 @@ class BatchVerbs:
         if reason is not None:
             self._tell_each(columns_of(frame), reason)
             return
+        if rewards.times is not None:
+            self._check_unit(newest, stacklevel=3)
+            self._check_unit(float(rewards.times.min(initial=newest)), stacklevel=3, newest=newest)
         book = self._columns_of(tasks, others=self._meta.RENEWS)
         before = self._rng.bit_generator.state
         try:
@@ -158,9 +161,6 @@ class BatchVerbs:
         except BaseException:
             self._rng.bit_generator.state = before
             raise
-        if rewards.times is not None:
-            self._check_unit(newest, stacklevel=3)
-            self._check_unit(float(rewards.times.min()), stacklevel=3, newest=newest)
         self._meta, self._time = meta, newest
         self._renewals.look_again()
         self._put_back(book)
