@@ -181,7 +181,7 @@ def test_tasks_with_one_theta_are_one_for_all():
     assert found.over_pooled.high < 0.05
 
 
-@pytest.mark.parametrize("features", [1, 3])
+@pytest.mark.parametrize("features", [2, 3])
 def test_rows_that_are_all_the_same_leave_nothing_to_choose(features):
     rng = np.random.default_rng(16)
     x = np.ones((30, 10, features))
@@ -192,6 +192,19 @@ def test_rows_that_are_all_the_same_leave_nothing_to_choose(features):
     found = judge(LinearTable(tuple(range(30)), names, np.full(30, 10.0), moments))
     assert found.answer == "too little data"
     assert "nothing to choose" in found.reasons[0]
+
+
+@pytest.mark.parametrize("features", [1, 2])
+def test_rows_that_differ_in_one_feature_leave_something(features):
+    rng = np.random.default_rng(17)
+    table = linear_table(rng.normal(1.0, 0.5, (60, features)), 10, rng)
+    assert np.isfinite(judge(table).saving)
+    rows = np.ones((60, 10, 1)) * rng.choice([-1.0, 1.0], (60, 10, 1))  # of one size
+    y = rows[:, :, 0] + rng.standard_normal((60, 10))
+    z = np.concatenate([rows, y[:, :, None]], axis=2)
+    moments = np.einsum("sni,snj->sij", z, z)
+    table = LinearTable(tuple(range(60)), ("x",), np.full(60, 10.0), moments)
+    assert np.isfinite(judge(table).saving)
 
 
 def test_the_rule():

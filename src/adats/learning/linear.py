@@ -417,10 +417,11 @@ def _compared(gains: FloatArray) -> tuple[bool, bool, str]:
 
 
 def _no_choice(table: LinearTable) -> bool:
-    """Whether all rows have the same features, up to their sign."""
+    """Whether several features are the same in all rows. (One might change its sign.)"""
     gram = table.moments[:, :-1, :-1].sum(axis=0)
     size = np.sqrt(gram.diagonal())
-    return bool((np.abs(np.abs(gram) - np.outer(size, size)) <= EXACT * np.outer(size, size)).all())
+    alike = np.abs(np.abs(gram) - np.outer(size, size)) <= EXACT * np.outer(size, size)
+    return len(size) > 1 and bool(_even(table).all() and alike.all())
 
 
 def held_out_gains(
@@ -476,10 +477,15 @@ def alone_linear(table: LinearTable, noise: float | None) -> LinearBelief:
 
 def intercept(table: LinearTable) -> int | None:
     """The only feature that has the same size in every row, if there is just one such."""
+    even = _even(table)
+    return int(even.argmax()) if even.sum() == 1 else None
+
+
+def _even(table: LinearTable) -> BoolArray:
+    """Which features have the same size in every row."""
     squares = np.diagonal(table.moments, axis1=1, axis2=2)[:, :-1]
     expected = table.n[:, None] * table.units**2
-    even = (np.abs(squares - expected) <= EXACT * expected).all(axis=0)
-    return int(even.argmax()) if even.sum() == 1 else None
+    return np.asarray((np.abs(squares - expected) <= EXACT * expected).all(axis=0))
 
 
 def action_rows(table: LinearTable) -> tuple[FloatArray, FloatArray]:
