@@ -231,6 +231,9 @@ def test_reads_rest_where_operations_are_carried_out(tmp_path):
 
 def test_reads_do_not_rest_where_nothing_else_happens(tmp_path):
     store = SQLiteStore(tmp_path / "a.db")
+    after_many = itertools.chain([0] * 59, itertools.count(1))  # two looks at it a read
+    took, used = reading(store, after_many, looks=31, seconds=0.02)
+    assert took < used + 2 * LONGEST_REST  # of the last, and not of all
     took, used = min(reading(store, itertools.repeat(7)) for _ in range(5))
     assert took < 0.5 * REST * used
     store.close()

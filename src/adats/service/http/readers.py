@@ -69,9 +69,9 @@ class Readers:
         try:
             return work()
         finally:
-            rest = min(REST * (time.thread_time() - began), LONGEST_REST)
+            rest, now = REST * (time.thread_time() - began), time.monotonic()
             self._seen = commits
-            self._rested_at = max(self._rested_at, time.monotonic()) + rest
+            self._rested_at = min(max(self._rested_at, now) + rest, now + LONGEST_REST)
 
     def _look(self, work: Callable[[ReadView], T]) -> T:
         with self._store.view() as view:
