@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -153,7 +154,8 @@ def live() -> None:
 
 
 def aging() -> None:
-    """What half-lives cost, with the computer's clock."""
+    """What half-lives cost, with the computer's clock and in pulls."""
+    pulls: dict[str, Any] = {"half_life": 20.0, "clock": "pulls"}
     lives = {"half_life": 3600.0, "prior_half_life": 86_400.0}
     features = np.random.default_rng(0).standard_normal((50, 16))
     features /= np.linalg.norm(features, axis=1, keepdims=True)
@@ -173,6 +175,10 @@ def aging() -> None:
         ratio, growth = aged / plain, many / aged
         row(f"half-lives, ask + tell, {name}", f"{ratio:.2f} × without", "≤ 1.15 ×", ratio <= 1.15)
         row("  from 1,000 to 100,000 tasks", f"{growth:.2f} ×", "≤ 1.3 ×", growth <= 1.3)
+        if not meta.n_features:
+            counted = opened(adats.AdaTS(meta, seed=1, **pulls), 1000)
+            plain, aged = best_of(9, *(busy(agent, 1000) for agent in (agents[0], counted)))
+            row("  in pulls", f"{aged / plain:.2f} × without", "≤ 1.15 ×", aged <= 1.15 * plain)
 
 
 def reward_of(agent: adats.AdaTS, task: int) -> float:
