@@ -171,7 +171,7 @@ def test_bad_moves(settings, message):
 
 
 POLICIES = ("ts", "greedy", "ucb", "index")
-LIVES = [(0.4, 2.0), (None, 0.7), (0.2, None), (None, None), (0.1, None, "pulls")]
+LIVES = [(0.4, 2.0), (None, 0.7), (0.2, None), (0.1, None, "pulls")]
 
 
 def interpreted(monkeypatch, problem, agents, **options):
