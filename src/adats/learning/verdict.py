@@ -21,7 +21,7 @@ Answer = Literal[
 Structure = Literal["independent", "level", "exchangeable"]
 FEWEST = 10  # tasks; with less there is no verdict
 MOST = 20_000  # tasks that are looked at; of more, some are drawn
-MOST_ARMS = 300
+MOST_ARMS = 300  # so many take a quarter of a minute; with more there is no verdict
 LEVEL = 0.02  # of the tests whether names and levels matter
 ADAPTIVE = 0.001  # of the test whether pulls follow rewards
 SURE = 2.054  # standard errors: 98 %, of held-out gains and of savings
@@ -69,7 +69,8 @@ def verdict(
     if used.size < FEWEST:
         return nothing(f"{used.size} tasks are too few to tell; {FEWEST} are the least")
     if counts.pulls.shape[1] > MOST_ARMS:
-        return nothing(f"{counts.pulls.shape[1]:,} arms are too many to compare; {MOST_ARMS} go")
+        arms = counts.pulls.shape[1]
+        return nothing(f"{arms:,} arms are too many to compare; {MOST_ARMS} are the most")
     if used.size > MOST:
         used = np.sort(rng.choice(used, MOST, replace=False))
     counts = counts.take(used)

@@ -100,8 +100,9 @@ class ArmStats:
                 f"for {np.shape(action)} arms"
             )
         for arm, value in zip(action, reward, strict=True):
-            table[:, arm_index(arm, arms)] *= keep
-            self.count_reward(table, arm_index(arm, arms), self.check_reward(value))
+            place = arm_index(arm, arms)
+            table[:, place] *= keep
+            self.count_reward(table, place, self.check_reward(value))
         return type(self)(table)
 
     def add_counts(self, action: Any, pulls: Any, successes: Any, *, keep: float = 1.0) -> Self:
