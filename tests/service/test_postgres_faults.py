@@ -141,7 +141,10 @@ def test_a_worker_that_stops_between_its_messages_keeps_a_task_for_seconds_only(
     session = outside(store, application_name="adats")
     with suppress(psycopg.OperationalError), session, session.pipeline():  # it is ended
         session.execute("BEGIN")
-        session.execute(f"SELECT 1 FROM {schema}.tasks WHERE task = 'stopped' FOR UPDATE")
+        lock = f"SELECT 1 FROM {schema}.tasks WHERE task = 'stopped' FOR UPDATE"
+        session.execute(lock)
+        with outside(store, autocommit=True) as looking:  # it was sent, nobody says when it is done
+            wait_for(lambda: looking.execute(f"{lock} SKIP LOCKED").fetchone() is None)
         assert decide(service, "held", "stopped")[0] == 503
         wait_for(lambda: decide(service, "held", "stopped")[0] == 200, 60)
 
