@@ -10,7 +10,17 @@ import pytest
 from matplotlib.text import Text
 
 from adats.paper.experiments import ALL, EXPERIMENTS, clicks_claims, figures, policies
-from adats.plots import COLOURS, DASHES, KINDS, OTHER, Chart, Curve, regret_figure, rendered
+from adats.plots import (
+    COLOURS,
+    DASHES,
+    KINDS,
+    OTHER,
+    OTHER_DASHES,
+    Chart,
+    Curve,
+    regret_figure,
+    rendered,
+)
 from adats.plots.pictures import pictures_figure
 from adats.simulation.learners import AGENTS, label_of
 from colour_vision import ciede2000, lab, least_difference
@@ -49,6 +59,15 @@ def test_agents_of_one_figure_are_told_apart_by_everybody(agents):
 
 def test_so_is_one_of_another_name():
     assert min(least_difference(COLOURS[agent], OTHER[0]) for agent in PAPER) > 20
+
+
+def test_so_are_four_of_other_names():
+    """The parts of a bound beside agents, as in `uncertain-arms`; MetaTS is not in that figure."""
+    colours = [*(COLOURS[agent] for agent in PAPER if agent != "meta-ts"), *OTHER]
+    for one, two in itertools.combinations(colours, 2):
+        assert least_difference(one, two) > 20, (one, two)
+    dashes = [*(DASHES.get(agent) for agent in PAPER), *OTHER_DASHES]
+    assert len(set(dashes)) == len(dashes)
 
 
 def test_differences_of_colours_are_those_of_the_standard():

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 import adats
+from adats import FarSighted
 from adats.agents.prior_source import Drawn, Fixed
 from adats.simulation import AGENTS, Learner, simulate
 from adats.simulation.filters import DecayAgent, FilterAgent, Pull
 from adats.simulation.kernels import registry
 from adats.simulation.memory import Decay, ExactFilter, HalfLives, ToldChanges
+from adats.simulation.one_task import rounds_ahead
 from adats.simulation.problems import ClicksProblem, GaussianProblem, LinearProblem, MovingProblem
 from adats.simulation.problems.problem import instances_of
 
@@ -290,6 +292,22 @@ def test_told_of_a_change_within_a_task_it_opens_a_new_one():
             assert arm == int(meta.task_prior().condition(stats).belief.mean.argmax())
             stats = stats.add(arm, problem.reward(float(one.theta[t, arm]), float(one.draws[t])))
         meta = meta.absorb(meta.digest(stats).message)
+
+
+def test_the_far_sighted_index_looks_at_the_rounds_that_are_left():
+    """Also where tasks that it is told of are pieces of tasks, more than there were and shorter."""
+    assert rounds_ahead(FarSighted(), [40] * 4, 2) == [80, 80, 40, 0]
+    assert rounds_ahead(FarSighted(), [10, 30, 20], 20) == [50, 20, 0]
+    assert rounds_ahead(FarSighted(later=100), [10, 30, 20], 4) == [40, 100, 80]
+
+
+def test_told_of_jumps_it_can_be_far_sighted(monkeypatch):
+    agents = {policy: Learner("", memory=ToldChanges(), policy=policy) for policy in ("ts", "far")}
+    problem = MovingProblem(**SPREAD, theta_jumps=(10, 25))
+    told = played(problem, agents, runs=40, tasks=10, rounds=40)
+    assert told.mean("far") < 0.9 * told.mean("ts")
+    some = {"tasks": 3, "rounds": 40, "runs": 2}
+    same(played(problem, agents, **some), interpreted(monkeypatch, problem, agents, **some))
 
 
 RIVALS: dict[str, Learner] = {

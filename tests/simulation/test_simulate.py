@@ -16,6 +16,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from pyarrow import parquet
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import adats
 from adats import BetaArms, PoissonArms
@@ -531,6 +532,26 @@ def group_lives(group):
     except ProcessLookupError:
         return False
     return True
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_one_worker_has_one_thread_of_linear_algebra_as_each_of_several(installed, monkeypatch):
+    """Threads of small matrices wait for each other: 3 to 39 times as slow on a busy machine."""
+    simulator = sys.modules["adats.simulation.simulate"]
+    simulator._linear_algebra.cache_clear()
+    if not installed:
+        monkeypatch.setitem(sys.modules, "threadpoolctl", None)
+    seen = []
+
+    def look(runs):  # noqa: ARG001
+        seen.append({pool["num_threads"] for pool in threadpool_info()})
+
+    with threadpool_limits(2):
+        simulate(GaussianProblem(arms=2), ["ts"], **SMALL, progress=look)
+        after = {pool["num_threads"] for pool in threadpool_info()}
+    simulator._linear_algebra.cache_clear()
+    assert after == {2}
+    assert seen == [{1 if installed else 2}] * SMALL["runs"]
 
 
 # a thread of joblib may stumble over work that was taken away from it

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 # Of agents that are drawn together any two are told apart, also without red or green (ΔE > 20), and
 # each has dashes of its own: tests/test_plots.py.
-LONG, MIDDLE, SHORT, DOTS, SPARSE, BOTH = (
-    (0, lengths) for lengths in ((9, 1.5), (5, 1.5), (2.5, 1), (1, 1), (1, 2.5), (5, 1.2, 1, 1.2))
+LONG, MIDDLE, SHORT, DOTS, SPARSE = (
+    (0, lengths) for lengths in ((9, 1.5), (5, 1.5), (2.5, 1), (1, 1), (1, 2.5))
 )
+BOTH, TWICE = (0, (5, 1.2, 1, 1.2)), (0, (5, 1.2, 1, 1.2, 1, 1.2))
 STYLES: dict[str, tuple[str, Any]] = {  # colour and dashes; None: a line without gaps
     "oracle-ts": ("#000000", LONG),
     "ada-ts": ("#0072B2", None),
@@ -43,9 +44,9 @@ STYLES: dict[str, tuple[str, Any]] = {  # colour and dashes; None: a line withou
 }
 COLOURS = {agent: colour for agent, (colour, _) in STYLES.items()}
 DASHES = {agent: dashes for agent, (_, dashes) in STYLES.items() if dashes is not None}
-OTHER_DASHES: Any = (MIDDLE, SHORT, BOTH, DOTS)
+OTHER_DASHES: Any = (SHORT, TWICE, DOTS, SPARSE)
 GREY = "#595959"
-OTHER = ("#593400", "#7CD29B", "#B28000", "#A9A9A9")  # agents of other names, in turn
+OTHER = ("#543100", "#86780D", "#7DCFF8", "#BDD430")  # agents of other names, in turn
 
 SETTINGS: Any = {
     "font.family": "sans-serif",

@@ -1,7 +1,7 @@
 """One task: by its compiled loop where there is one that serves, else by the plain one."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,11 +49,14 @@ def compiled_policy(
     return index_policy(NAMES[type(policy)], job.rounds, counted, job.delay)
 
 
-def rounds_ahead(job: "Job", policy: FarSighted, tasks: int, most: int) -> list[float]:
-    """How many rounds of later tasks, of `most` at most, it looks at in each of so many tasks."""
-    if policy.later is not None:
-        return [min(policy.later, most * job.rounds)] * tasks
-    return [min(job.tasks - 1 - s, most) * job.rounds for s in range(tasks)]
+def rounds_ahead(policy: FarSighted, rounds: Sequence[int], most: int) -> list[float]:
+    """How many rounds of later tasks it looks at in each of these: those of `most` like it at most.
+
+    Tasks have so many `rounds`.
+    """
+    later = np.cumsum([0, *rounds[:0:-1]])[::-1] if policy.later is None else policy.later
+    ahead: list[float] = np.minimum(later, most * np.array(rounds)).tolist()
+    return ahead
 
 
 def play_without_loop(job: "Job", policy: Policy, meta: MetaBelief, given: Given) -> Stats:

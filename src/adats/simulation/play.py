@@ -131,7 +131,7 @@ def play_learner(
     loop, policy = loops.play, policy_of(learner.policy)
     index = None if loop is None else compiled_policy(job, policy, loops, instances[0])
     far = policy if isinstance(policy, FarSighted) else None
-    ahead = rounds_ahead(job, far, len(instances), prior.FAR_TASKS) if far else []
+    ahead = rounds_ahead(far, [row.size for row in regret], prior.FAR_TASKS) if far else []
     if loops.play_all and absorb is loops.learn and index is not None and watch is None:
         counted = far.counted(np.array(ahead), 1.0) if far else np.zeros(len(instances))
         origin, room = (meta, source, prior), (regret, actions)

@@ -5,7 +5,8 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -133,8 +134,9 @@ def _in_parallel(
 ) -> Generator[PlayedRuns, None, None]:
     """Each chunk of runs played, as it is finished: here, in other processes, or by Ray."""
     if workers == 1 and engine == "local":
-        for runs in chunks:
-            yield play_runs(job, runs)
+        with _one_thread():
+            for runs in chunks:
+                yield play_runs(job, runs)
         return
     try:
         import joblib
@@ -158,6 +160,23 @@ def _in_parallel(
         with _without_interrupts():  # the processes start here, the results come later
             parts = parallel(jobs)
         yield from parts
+
+
+def _one_thread() -> AbstractContextManager[Any]:
+    """As in the processes of several workers: matrices are small, and threads of linear algebra
+    would wait for each other, and may round otherwise."""
+    controller = _linear_algebra()
+    return nullcontext() if controller is None else controller.limit(limits=1, user_api="blas")
+
+
+@cache
+def _linear_algebra() -> Any:
+    """What counts the threads of NumPy and SciPy, which takes a millisecond to find; or None."""
+    try:
+        from threadpoolctl import ThreadpoolController
+    except ImportError:
+        return None
+    return ThreadpoolController()
 
 
 @contextmanager

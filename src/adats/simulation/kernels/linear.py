@@ -143,12 +143,23 @@ def no_data(size: int) -> Inner:
 
 @inlined
 def draw(columns: FloatArray, scale: FloatArray, rng: Rng, u: FloatArray) -> None:
-    """Fill u = L⁻ᵀ (mean row + D^-½ z) with z standard normal."""
+    """Fill u = L⁻ᵀ (mean row + D^-½ z) with z standard normal.
+
+    Entries are found two at a time, and what was found last is subtracted last, so that one sum
+    does not wait for another.
+    """
     size = u.size
     for j in range(size):
         u[j] = columns[j, size] + rng.standard_normal() * scale[j]
-    for j in range(size - 2, -1, -1):
-        u[j] -= dot(columns[j, j + 1 : size], u[j + 1 :])
+    for j in range(size - 1, 0, -2):
+        one, other = u[j], u[j - 1]
+        for i in range(size - 1, j, -1):
+            one -= columns[j, i] * u[i]
+            other -= columns[j - 1, i] * u[i]
+        u[j], u[j - 1] = one, other - columns[j - 1, j] * one
+    if size % 2 == 1:
+        for i in range(size - 1, 0, -1):
+            u[0] -= columns[0, i] * u[i]
 
 
 @compiled
@@ -195,7 +206,8 @@ def scores(base: FloatArray, across: FloatArray, point: FloatArray, out: FloatAr
 
     Four features are added at a time: `out` is read and written less often.
     """
-    out[:] = base
+    for k in range(out.size):  # out[:] = base takes as long as all the rest
+        out[k] = base[k]
     whole = point.size // 4 * 4
     for i in range(0, whole, 4):
         first, second, third, fourth = across[i], across[i + 1], across[i + 2], across[i + 3]
