@@ -132,6 +132,9 @@ BAD = {
     + b"1," * (LARGEST_SPEC // 2 - 20)
     + b"1]}}}",
     "nested": b"[" * (LARGEST_SPEC - 10),
+    "of lists in lists": b'{"prior": {"file": {"x": [' + b"[[[[[1]]]]]," * 490_000 + b"1]}}}",
+    "of many names": b'{"prior": {"file": {%s}}}'
+    % b",".join(b'"k%d": 1' % i for i in range(490_000)),
     "of another kind": b'{"model": [' + b'"a",' * (LARGEST_SPEC // 4 - 10) + b'"a"]}',
 }
 
