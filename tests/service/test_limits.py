@@ -71,13 +71,13 @@ def large(tmp_path_factory):
 def made(monkeypatch):
     """How many pieces of exports were made."""
     count = SimpleNamespace(pieces=0)
-    kept = endpoint.run_in_threadpool
+    kept = readers.run_in_threadpool
 
     async def counted(work, *more):
         count.pieces += work is next
         return await kept(work, *more)
 
-    monkeypatch.setattr(endpoint, "run_in_threadpool", counted)
+    monkeypatch.setattr(readers, "run_in_threadpool", counted)
     return count
 
 

@@ -7,7 +7,7 @@ import math
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable
 from itertools import count
 from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
@@ -249,9 +249,9 @@ class RawBody(NamedTuple):
 
 
 class StreamedBody(NamedTuple):
-    """A body that is made while it is sent, in a thread, until it has to stop."""
+    """A body that is made while it is sent, until it has to stop."""
 
-    pieces: Iterator[bytes]
+    next_piece: Callable[[], Awaitable[bytes | None]]
     media: str
     stop: asyncio.Event
     close: Callable[[], Awaitable[None]]
@@ -265,7 +265,7 @@ class StreamedBody(NamedTuple):
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             more = True
             while more:
-                piece = await run_in_threadpool(next, self.pieces, None)
+                piece = await self.next_piece()
                 more = piece is not None
                 message = {"type": "http.response.body", "body": piece or b"", "more_body": more}
                 sent = asyncio.ensure_future(send(message))
