@@ -131,6 +131,8 @@ class CommitQueue:
             await self._worker
         if self._syncing is not None:
             await self._syncing
+        if self._not_synced is not None:
+            self.engine.undo()
         self._thread.shutdown()
         self._sync_thread.shutdown()
 
