@@ -12,10 +12,11 @@ from types import SimpleNamespace
 import msgspec
 
 from adats.service.engine import Engine
+from adats.service.keys import new_key
 from adats.service.replay import replay
 from adats.service.spec import ExperimentSpec
 from adats.service.stores.opening import is_shared, open_store, open_view
-from adats.service.stores.sqlite import SQLiteReadView, SQLiteStore
+from adats.service.stores.sqlite import SQLiteKeys, SQLiteReadView, SQLiteStore
 from adats.service.stores.sqlite_check import check_whole
 
 GAUSSIAN = {
@@ -49,6 +50,13 @@ def process(db, *options, **settings):
             running.stdout.close()
             if running.stderr is not None:
                 running.stderr.close()
+
+
+def add_key(db, tenant, *, write=True):
+    key, row = new_key(tenant, write=write)
+    with SQLiteKeys(db, make=True) as kept:
+        kept.add(row)
+    return key
 
 
 def call(url, method="GET", body=None, key=None):

@@ -35,7 +35,7 @@ from hammer import (
     told_by_library,
     wait_for,
 )
-from served import GAUSSIAN, Local, call, process
+from served import GAUSSIAN, Local, call, process, wrong_in
 
 # Acknowledges each operation, but commits only the first few.
 LAZY = """
@@ -225,6 +225,39 @@ def test_what_was_saved_after_a_log_that_did_not_reach_the_disk_fails_too(tmp_pa
     assert (type(trouble), in_the_end) == (StoreError, None)
     assert [one.decision_id for one in again] == ["d0", "d1", "d2"]
     assert [row.decision_id for row in local.store.decisions(1)] == ["d0", "d1", "d2"]
+    local.close()
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_nothing_is_built_on_what_the_disk_may_have_lost(tmp_path, monkeypatch, lost):
+    """Whoever begins before anybody has heard of it too. What nobody was told of may be lost."""
+    local, real = Local(tmp_path / "x.db"), sqlite_store.sync_file
+    local.put("x", GAUSSIAN)
+    log = tmp_path / "x.db-wal"
+    size = log.stat().st_size
+
+    def fails_once(_):
+        monkeypatch.setattr(sqlite_store, "sync_file", real)
+        if lost:
+            os.truncate(log, size)
+        raise OSError(errno.EIO, "Input/output error")
+
+    engine = local.engine
+    engine.begin()
+    engine.decide("default", "x", DecisionRequest("t", "d0"))
+    engine.flush()
+    engine.save()
+    monkeypatch.setattr(sqlite_store, "sync_file", fails_once)
+    with pytest.raises(StoreError, match="Input/output error"):
+        local.store.sync()
+    for _ in range(2):  # what is in memory has the decision still
+        with pytest.raises(StoreError, match="written anew"):
+            engine.begin()
+    engine.undo()
+    asked = local.decide("x", DecisionRequest("t", "d0"))
+    assert (asked.state_version, asked.decision_id) == (0, "d0")
+    assert [row.decision_id for row in local.store.decisions(1)] == ["d0"]
+    assert wrong_in(local.store.path) == []
     local.close()
 
 

@@ -23,7 +23,7 @@ from adats.service.http.endpoint import AccessControl
 from adats.service.http.operations import LARGEST_BODY, LARGEST_SPEC, OPERATIONS
 from adats.service.messages import DecisionRequest, NewArm, RewardRequest
 from adats.service.stores.sqlite import SQLiteKeys
-from served import GAUSSIAN, Local, call, process
+from served import GAUSSIAN, Local, add_key, call, process
 
 LINEAR = {
     "model": "linear",
@@ -73,13 +73,6 @@ def raw(url, method, path, body=None, headers=None):
         return SimpleNamespace(status=answer.status, body=body, headers=answer.headers)
     finally:
         connection.close()
-
-
-def add_key(db, tenant, *, write=True):
-    key, row = keys.new_key(tenant, write=write)
-    with SQLiteKeys(db, make=True) as kept:
-        kept.add(row)
-    return key
 
 
 def until(condition, seconds=3.0):

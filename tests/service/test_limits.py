@@ -13,12 +13,13 @@ import pytest
 
 from adats.service import server
 from adats.service.engine import Engine
-from adats.service.http import connections, endpoint, readers
+from adats.service.http import app, connections, endpoint, readers
 from adats.service.http.app import make_app
+from adats.service.keys import mark_of_removed
 from adats.service.messages import DecisionRequest, RewardRequest
-from adats.service.stores.sqlite import SQLiteStore
+from adats.service.stores.sqlite import SQLiteKeys, SQLiteStore
 from hammer import wait_for
-from served import GAUSSIAN, Local, call
+from served import GAUSSIAN, Local, add_key, call
 
 X = "/v1/experiments/x"
 NAME = "somebody-with-a-name"
@@ -27,11 +28,10 @@ NAME = "somebody-with-a-name"
 @contextmanager
 def running(path):
     """The service in a thread of this process: its port, and its store."""
-    app = make_app(Engine(SQLiteStore(path)), hosts=("127.0.0.1",))
+    made = server.server_of(make_app(Engine(SQLiteStore(path)), hosts=("127.0.0.1",)))
     loop = asyncio.new_event_loop()
     with socket.create_server(("127.0.0.1", 0), backlog=2048) as listening:
         port = listening.getsockname()[1]
-        made = server.server_of(app)
         thread = threading.Thread(
             target=loop.run_until_complete, args=(made.serve(sockets=[listening]),)
         )
@@ -71,13 +71,13 @@ def large(tmp_path_factory):
 def made(monkeypatch):
     """How many pieces of exports were made."""
     count = SimpleNamespace(pieces=0)
-    kept = endpoint.run_in_threadpool
+    kept = readers.run_in_threadpool
 
     async def counted(work, *more):
         count.pieces += work is next
         return await kept(work, *more)
 
-    monkeypatch.setattr(endpoint, "run_in_threadpool", counted)
+    monkeypatch.setattr(readers, "run_in_threadpool", counted)
     return count
 
 
@@ -141,6 +141,32 @@ def test_exports_are_few_at_a_time(large, made):
         for client in slow:
             client.close()
         wait_for(lambda: exports_end(service.url))
+
+
+def test_a_key_is_taken_back_however_many_reads_wait(tmp_path, monkeypatch):
+    """Whoever has it could ask for so much that nobody looks whether it is still one."""
+    db, go_on = tmp_path / "x.db", threading.Event()
+    known = [add_key(db, "default") for _ in range(2)]
+    monkeypatch.setattr(app, "REFRESH", 0.02)
+    with running(db) as service:
+        headers = {"Authorization": f"Bearer {known[0]}"}
+        assert call(f"{service.url}{X}", "PUT", GAUSSIAN, known[0])[0] == 201
+        monkeypatch.setattr(app.reports, "report", lambda *_: go_on.wait(30))
+        clients = []
+        for _ in range(readers.MOST_WAITING):
+            client = http.client.HTTPConnection("127.0.0.1", service.port, timeout=30)
+            client.request("GET", f"{X}/report", headers=headers)
+            clients.append(client)
+        try:
+            assert wait_for(lambda: call(f"{service.url}{X}", key=known[0])[0] == 429)
+            with SQLiteKeys(db) as kept:
+                assert kept.remove(known[0].split("_")[1], mark_of_removed())
+            assert wait_for(lambda: call(f"{service.url}{X}", key=known[0])[0] == 401)
+            assert call(f"{service.url}{X}", key=known[1])[0] == 429
+        finally:
+            go_on.set()
+            for client in clients:
+                client.close()
 
 
 def test_what_is_forgotten_is_gone_even_while_somebody_reads(tmp_path, made):

@@ -132,6 +132,9 @@ BAD = {
     + b"1," * (LARGEST_SPEC // 2 - 20)
     + b"1]}}}",
     "nested": b"[" * (LARGEST_SPEC - 10),
+    "of lists in lists": b'{"prior": {"file": {"x": [' + b"[[[[[1]]]]]," * 490_000 + b"1]}}}",
+    "of many names": b'{"prior": {"file": {%s}}}'
+    % b",".join(b'"k%d": 1' % i for i in range(490_000)),
     "of another kind": b'{"model": [' + b'"a",' * (LARGEST_SPEC // 4 - 10) + b'"a"]}',
 }
 
@@ -236,4 +239,66 @@ def test_reads_do_not_rest_where_nothing_else_happens(tmp_path):
     assert took < used + 2 * LONGEST_REST  # of the last, and not of all
     took, used = min(reading(store, itertools.repeat(7)) for _ in range(5))
     assert took < 0.5 * REST * used
+    store.close()
+
+
+def exporting(store, commits, exports=2, pieces=5, seconds=0.02):
+    """Seconds that some exports take at once; how many of their pieces were made at a time."""
+    at_work, most = [], 0
+
+    def made():
+        nonlocal most
+        for _ in range(pieces):
+            at_work.append(None)
+            most = max(most, len(at_work))
+            time.sleep(seconds)
+            at_work.pop()
+            yield b"piece"
+
+    async def one(readers):
+        async with readers.export() as (_, stop):
+            own = made()
+            while await readers.piece(own, stop) is not None:
+                pass
+
+    async def all_of_them():
+        readers = Readers(store, lambda: next(commits))
+        began = time.monotonic()
+        await asyncio.gather(*(one(readers) for _ in range(exports)))
+        readers.close()
+        return time.monotonic() - began, most
+
+    return asyncio.run(all_of_them())
+
+
+def test_exports_take_turns_and_rest_where_operations_are_carried_out(tmp_path):
+    store = SQLiteStore(tmp_path / "a.db")
+    used = 2 * 5 * 0.02
+    took, most = exporting(store, itertools.count())
+    assert (most, took >= 2 * used) == (1, True)
+    took, most = min(exporting(store, itertools.repeat(7)) for _ in range(5))
+    assert (most, took < 1.9 * used) == (1, True)
+    store.close()
+
+
+def test_an_export_that_has_to_stop_rests_no_longer(tmp_path):
+    store, commits = SQLiteStore(tmp_path / "a.db"), itertools.count()
+
+    def slow():
+        time.sleep(1.0)
+        yield b"piece"
+        raise AssertionError("a piece for nobody")
+
+    async def run():
+        readers = Readers(store, lambda: next(commits))
+        async with readers.export() as (_, stop):
+            pieces, began = slow(), time.monotonic()
+            asyncio.get_running_loop().call_later(1.1, stop.set)
+            assert await readers.piece(pieces, stop) == b"piece"
+            took = time.monotonic() - began
+            assert await readers.piece(pieces, stop) == b""  # not the end
+        readers.close()
+        return took
+
+    assert 1.0 <= asyncio.run(run()) < 1.9
     store.close()

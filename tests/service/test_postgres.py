@@ -6,6 +6,7 @@ from itertools import count
 
 import msgspec
 import numpy as np
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from adats.service.audit import check_store as check_store_at
@@ -225,3 +226,29 @@ def _check_keys(url, connections, monkeypatch, capsys):
     time.sleep(2.0)
     assert codes() == {401}
     capsys.readouterr()
+
+
+@pytest.mark.parametrize("more", [{}, {"half_life": 60.0, "prior_half_life": 600.0}])
+def test_wild_rewards_that_are_replaced_leave_no_trace(tmp_path, more):
+    """In the group of a worker, and in a later one of another; other rewards come in between."""
+    three = Three(f"wild{len(more)}", GAUSSIAN | {"several": "last", "seed": 1} | more)
+    one, other, folder = three.engines
+    asked = group(one, lambda: [three.ask(one, "t") for _ in range(6)])
+
+    def tell(engine, *told):
+        def work():
+            for number, reward in told:
+                three.tell(engine, asked[number], reward)
+
+        group(engine, work)
+
+    tell(one, (0, 0.25), (1, 1e12), (1, 0.5), (2, -0.75))
+    tell(other, (3, -1e13), (0, 1.25))
+    tell(one, (3, 0.125), (4, 0.5), (4, 1e14), (4, 1.5), (5, 0.25))
+    folder.fold_all()
+    for engine in three.engines:
+        engine.begin()
+        stats = engine.served("default", "x").stats("t")
+        engine.undo()
+        assert stats.flat().max() < 10.0
+    three.check(tmp_path)

@@ -7,7 +7,7 @@ import adats
 from adats.models.prior_files import prior_to_dict
 from adats.service import engine, task_cache
 from adats.service.errors import Invalid
-from adats.service.messages import DecisionRequest, NewArm, RewardRequest
+from adats.service.messages import DecisionRequest, NewArm, RewardBatchRequest, RewardRequest
 from schedules import CASES, CLOSE, TENANT, Play, Rules, random_rules, random_schedule
 from served import GAUSSIAN, Local
 
@@ -172,6 +172,55 @@ def test_nor_does_one_beside_large_rewards_of_another_arm(local):
     for arm, reward in enumerate([[1e7], [0.123456789, 0.1]]):
         agent.tell(task="t", action=[arm] * len(reward), reward=reward)
     np.testing.assert_allclose(own.mean, agent.posterior("t").mean, **CLOSE)
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "linear"])
+def test_many_wild_rewards_in_one_request_count_the_task_again_once(local, monkeypatch, kind):
+    read, real = [], local.store.decisions_of
+
+    def decisions_of(*asked):
+        read.append(asked)
+        return real(*asked)
+
+    monkeypatch.setattr(local.store, "decisions_of", decisions_of)
+    local.put("x", KEYED[kind] | {"several": "last"})
+    for i in range(4):
+        local.decide("x", DecisionRequest("t", str(i)))
+    told = [RewardRequest("0", 1e9 if i % 2 else i / 8) for i in range(100)]
+    told[50:50] = [RewardRequest("1", 0.25), RewardRequest("2", -0.5)]
+    local.rewards("x", RewardBatchRequest([*told, RewardRequest("0", 0.75)]))
+    assert len(read) == 1
+    own = local.engine.served(TENANT, "x").posterior("t")
+    local.put("y", KEYED[kind] | {"several": "last"})
+    for i in range(4):
+        local.decide(
+            "y", DecisionRequest("t", str(i), allowed=[local.store.decision(1, str(i)).action])
+        )
+    for i, reward in enumerate([0.75, 0.25, -0.5]):
+        local.reward("y", RewardRequest(str(i), reward))
+    plain = local.engine.served(TENANT, "y").posterior("t")
+    np.testing.assert_allclose(own.mean, plain.mean, **CLOSE)
+    np.testing.assert_allclose(own.scale, plain.scale, **CLOSE)
+
+
+def test_a_decision_of_the_same_commit_knows_the_task_without_the_wild_reward(local):
+    """It is made from what one is made from after the commit, but for what others taught."""
+    for name in "xy":
+        local.put(name, GAUSSIAN | {"several": "last", "seed": 1})
+        for i, arm in enumerate("abc" * 4):
+            local.decide(name, DecisionRequest("t", str(i), allowed=[arm]))
+            local.reward(name, RewardRequest(str(i), i / 8))
+    for name, wild in (("x", 1e15), ("y", None)):
+        local.engine.begin()
+        for reward in (wild, 0.625):
+            if reward is not None:
+                local.engine.reward(TENANT, name, RewardRequest("5", reward))
+        local.engine.decide(TENANT, name, DecisionRequest("t", "next"))
+        local.engine.flush()
+        local.engine.commit()
+    one, other = (local.store.decision(experiment, "next") for experiment in (1, 2))
+    assert one.action == other.action
+    np.testing.assert_allclose(one.propensity, other.propensity, **CLOSE)
 
 
 # Views

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple, ParamSpec, TypeVar, TypeVarTuple
 
-from adats.service.engine import Engine
+from adats.service.engine import MOST_SETTLED, Engine
 from adats.service.errors import Busy, DamagedStore, OutcomeUnknown, Refusal, StoreError
 from adats.service.fair_queue import FairQueue
 
@@ -29,7 +29,6 @@ ANSWER_TIME = 0.005  # seconds in which a client that was answered asks again
 PART_OF_COMMIT = 0.5  # so much of the time of a commit is waited for others to share the next
 PARTS = 2  # of the clients, if the disk is slow: one part waits for it while the other is at work
 MOST_COSTS = 10_000  # experiments whose costs are known
-MOST_SETTLED = 200  # decisions in one transaction
 PATIENCE, PAUSE = 1.0, 0.01  # seconds to wait for a lock, and between two tries
 SETTLE_EVERY = 0.5  # seconds between looks at what is due
 MAY_BE_KEPT = "whether this was kept is known when the store is back: ask again, with the same ids"
@@ -131,6 +130,8 @@ class CommitQueue:
             await self._worker
         if self._syncing is not None:
             await self._syncing
+        if self._not_synced is not None:
+            self.engine.undo()
         self._thread.shutdown()
         self._sync_thread.shutdown()
 

@@ -472,8 +472,8 @@ class Engine:
                 served.count(new, new.counted, given_up=old.settled is not None)
                 served.counted += 1
             else:
-                rows = partial(self._group.decisions_of, new.experiment, new.task)
-                served.recount(new, old.counted, new.counted, rows)
+                decisions = partial(self._group.decisions_of, new.experiment, new.task)
+                served.recount(new, old.counted, new.counted, decisions)
         self._group.put_decision(new, served.days_until)
 
     def _by_id(self, experiment: int) -> ServedExperiment:

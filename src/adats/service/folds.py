@@ -1,13 +1,14 @@
 """What is not in the sum over all tasks yet: of the commit that is open, and of the written one."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from adats.agents.task_state import TaskState
 from adats.models.core.types import MetaBelief
 from adats.service.snapshot import LearnedTask, Unfolded
-from adats.service.stores.interface import ExperimentRow, LearnedReward, TaskRow
+from adats.service.stores.interface import DecisionRow, ExperimentRow, LearnedReward, TaskRow
 from adats.service.task_cache import packed_stats
 
+DecisionsOf = Callable[[], Iterable[DecisionRow]]  # of one task
 LARGE_TOTAL = 64_000  # bytes: a larger one is not written at each commit
 MOST_UNFOLDED = 32  # tasks that may have changed since
 
@@ -20,6 +21,7 @@ class OpenCommit:
         self.unfolded: dict[str, Unfolded] = {}
         self.learned: dict[str, list[LearnedReward]] = {}  # the same, reward by reward
         self.rewards = rewards  # that were counted in place of none
+        self.uncounted: dict[str, tuple[LearnedReward, DecisionsOf]] = {}  # from the log, at last
 
     def place(self, task: str) -> int:
         """Of the next event of a task, among its events in this commit."""

@@ -6,7 +6,7 @@ what was there at the last commit. So a log says in which order to play it again
 """
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import lru_cache, partial
 from itertools import islice
 from typing import Any, cast
@@ -20,7 +20,7 @@ from adats.models.core.errors import UnknownTask
 from adats.models.core.types import Belief, FloatArray, MetaBelief, Stats
 from adats.service import beliefs, counters, rules
 from adats.service.arm_changes import Change
-from adats.service.folds import OpenCommit, WrittenTotal
+from adats.service.folds import DecisionsOf, OpenCommit, WrittenTotal
 from adats.service.group import Group
 from adats.service.messages import DecisionRequest
 from adats.service.past import Past
@@ -98,6 +98,7 @@ class ServedExperiment:
     def fold(self, group: Group) -> None:
         """End the commit: what its tasks have learned becomes part of what all taught."""
         commit = self._commit
+        self._count_again(*commit.uncounted)
         if self.past is not None:
             self.past.remember(self.snapshot, commit)
         self._replace(
@@ -153,6 +154,7 @@ class ServedExperiment:
         earlier version, but with all that its task knows now.
         """
         task, snapshot = request.task, self.snapshot
+        self._count_again(task)
         known, unfolded = self.task_cache.get(task), self._commit.unfolded.get(task)
         kept = state = snapshot.opened(request, known)
         if as_of is not None and as_of < snapshot.version and self.past is not None:
@@ -214,7 +216,8 @@ class ServedExperiment:
 
     def check_reward(self, decision: DecisionRow, reward: Reward) -> None:
         """Raise `Invalid` if the statistics cannot take it."""
-        self.snapshot.check_reward(decision, reward, partial(self.present, decision.task))
+        present = partial(self._present, decision.task)  # other rewards do not matter here
+        self.snapshot.check_reward(decision, reward, present)
 
     def count(self, decision: DecisionRow, reward: Reward, *, given_up: bool = False) -> None:
         """A reward for a decision that had none in the statistics, and may have been given up."""
@@ -223,15 +226,22 @@ class ServedExperiment:
         self._commit.rewards += 1
 
     def recount(
-        self,
-        decision: DecisionRow,
-        old: Reward,
-        new: Reward,
-        rows: Callable[[], Iterable[DecisionRow]],
+        self, decision: DecisionRow, old: Reward, new: Reward, decisions: DecisionsOf
     ) -> None:
-        """Another reward in place of one that counts; `rows` gives the decisions of the task."""
-        state = self._known(decision.task)
-        self._learn(decision.task, state, self.snapshot.recounted(decision, old, new, state, rows))
+        """Another reward in place of one that counts; `decisions` gives all of the task."""
+        task, state = decision.task, self._known(decision.task)
+        learned, wild = self.snapshot.recounted(decision, old, new, state)
+        self._learn(task, state, learned)
+        if wild:
+            self._commit.uncounted[task] = learned.what, decisions
+
+    def _count_again(self, *tasks: str) -> None:
+        """From the log, if a wild reward was taken out: once, however many followed."""
+        for task in tasks:
+            if task in self._commit.uncounted:
+                what, decisions = self._commit.uncounted.pop(task)
+                state = self._known(task)
+                self._learn(task, state, self.snapshot.counted_again(state, what, decisions()))
 
     def _learn(self, task: str, before: TaskState, learned: LearnedTask) -> None:
         self._commit.learn(task, before, learned)
@@ -259,6 +269,7 @@ class ServedExperiment:
 
     def stats(self, task: str) -> Stats:
         """The sufficient statistics of a task."""
+        self._count_again(task)
         stats: Stats = self._known(task).stats
         return stats
 
@@ -274,6 +285,10 @@ class ServedExperiment:
 
     def present(self, task: str, now: float = NEVER) -> tuple[MetaBelief, TaskState]:
         """What all taught, with what this task has learned in this commit."""
+        self._count_again(task)
+        return self._present(task, now)
+
+    def _present(self, task: str, now: float = NEVER) -> tuple[MetaBelief, TaskState]:
         return self.snapshot.present(self._known(task), self._commit.unfolded.get(task), now)
 
     def message_of(self, row: TaskRow) -> FloatArray:
@@ -328,6 +343,7 @@ class ServedExperiment:
     def hand_over(self, group: Group) -> None:
         """Where many write: somebody folds later what the tasks of this group have learned."""
         commit, was = self._commit, self.stored
+        self._count_again(*commit.uncounted)
         self._put_tasks(group)
         for task, learned in commit.learned.items():
             group.put_learned(self.id, task, learned)

@@ -358,28 +358,29 @@ class Snapshot(NamedTuple):
         return decision.time if self.aging else None
 
     def recounted(
-        self,
-        decision: DecisionRow,
-        old: Reward,
-        new: Reward,
-        state: TaskState,
-        rows: Callable[[], Iterable[DecisionRow]],
-    ) -> LearnedTask:
-        """Another reward in place of one that counts; `rows` gives the decisions of the task."""
+        self, decision: DecisionRow, old: Reward, new: Reward, state: TaskState
+    ) -> tuple[LearnedTask, bool]:
+        """Another reward in place of one that counts; whether the old one was so large that only
+        its round-off is left: then the task has to be counted from the log."""
         time = self._kept(decision)
         what = LearnedReward(decision.action, decision.features, new, old, time=time)
         stats, out = self._instead(state, what)
         arms = self._arms_in(self._pulled(decision))
-        if stats.dwarfed_by(out, ROUND_OFF):  # count from the log
-            again, arms = self.blank_of(state.design), range(self.meta.n_arms)
-            for row in rows():
-                value = new if row.decision_id == decision.decision_id else row.counted
-                if value is not None:
-                    stats, last = self._told(again, row, value, row.time)
-                    again = again._replace(stats=stats, time=last)
-            stats = again.stats
-            what = what._replace(stats=stats.flat().tobytes())
-        return LearnedTask(state._replace(stats=stats, digest=None), arms, what)
+        learned = LearnedTask(state._replace(stats=stats, digest=None), arms, what)
+        return learned, stats.dwarfed_by(out, ROUND_OFF)
+
+    def counted_again(
+        self, state: TaskState, last: LearnedReward, rows: Iterable[DecisionRow]
+    ) -> LearnedTask:
+        """A task whose `last` reward took the place of another: as all its decisions tell."""
+        again = self.blank_of(state.design)
+        for row in rows:
+            if row.counted is not None:
+                stats, time = self._told(again, row, row.counted, row.time)
+                again = again._replace(stats=stats, time=time)
+        what = last._replace(stats=again.stats.flat().tobytes())
+        state = state._replace(stats=again.stats, digest=None)
+        return LearnedTask(state, range(self.meta.n_arms), what)
 
     def _instead(self, state: TaskState, what: LearnedReward) -> tuple[Stats, Stats]:
         """Statistics with a reward in place of another, and of that other alone."""

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from typing import TypeVar, TypeVarTuple, cast
 
 import msgspec
@@ -167,7 +168,7 @@ class Service:
         while True:
             await asyncio.sleep(REFRESH)
             try:
-                keys = await self._readers.read(lambda view: ApiKeys(view.key_rows()))
+                keys = await self._readers.read_at_once(lambda view: ApiKeys(view.key_rows()))
                 self.access.renew(keys)
             except ServiceError as error:
                 log.error("the keys cannot be read: %s", error)
@@ -385,7 +386,9 @@ class Service:
         async with AsyncExitStack() as stack:
             view, stop = await stack.enter_async_context(self._readers.export())
             pieces = await run_in_threadpool(self._log_pieces, view, request, kind)
-            return Reply(StreamedBody(pieces, export.FORMATS[kind], stop, stack.pop_all().aclose))
+            next_piece = partial(self._readers.piece, pieces, stop)
+            close = stack.pop_all().aclose
+            return Reply(StreamedBody(next_piece, export.FORMATS[kind], stop, close))
 
     def _log_pieces(self, view: ReadView, request: Request, kind: str) -> Iterator[bytes]:
         return export.log(view, _experiment(view, request), kind)
@@ -404,7 +407,7 @@ class Service:
         if control is None:
             try:
                 control = await self._readers.read(lambda view: _control(view, *key))
-            except (StoreError, DamagedStore):
+            except (StoreError, DamagedStore, Busy):
                 return None
             if control is not None:
                 self._controls[key] = control

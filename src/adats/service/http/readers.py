@@ -1,15 +1,16 @@
 """Reading what is committed, beside the engine: in threads, a few at a time.
 
 While operations are carried out, short reads have a small part of the processor: after each the
-next one rests. A view of the store keeps its log from being cleared. So views are counted, and
-while a task is forgotten there is none: exports are cut off, short reads are waited for.
+next one rests. Pieces of exports are made one at a time, and rest as long as they took. A view of
+the store keeps its log from being cleared. So views are counted, and while a task is forgotten
+there is none: exports are cut off, short reads are waited for.
 """
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 
 from starlette.concurrency import run_in_threadpool
@@ -36,6 +37,7 @@ class Readers:
         self._views = self._clearing = 0
         self._waiting = 0
         self._exports: set[asyncio.Event] = set()  # each is set when it has to stop
+        self._exporting = asyncio.Lock()
 
     def close(self) -> None:
         self._threads.shutdown()
@@ -44,8 +46,13 @@ class Readers:
         """What a short look at the store finds."""
         return await self.run(lambda: self._look(work))
 
+    async def read_at_once(self, work: Callable[[ReadView], T]) -> T:
+        """The same, however many others wait; for the service itself."""
+        async with self._viewed():
+            return await run_in_threadpool(self._look, work)
+
     async def run(self, work: Callable[[], T]) -> T:
-        """The same, of what opens a view for itself."""
+        """The same as `read`, of what opens a view for itself."""
         if self._waiting >= MOST_WAITING:
             raise Busy(f"{self._waiting} requests wait to read")
         self._waiting += 1
@@ -90,6 +97,18 @@ class Readers:
                     yield view, stop
         finally:
             self._exports.discard(stop)
+
+    async def piece(self, pieces: Iterator[bytes], stop: asyncio.Event) -> bytes | None:
+        """The next piece of an export, None at its end; nothing if it has to stop."""
+        async with self._exporting:
+            if stop.is_set():
+                return b""
+            commits, began = self._commits(), time.monotonic()
+            made = await run_in_threadpool(next, pieces, None)
+            if self._commits() != commits:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), time.monotonic() - began)
+            return made
 
     @asynccontextmanager
     async def _viewed(self) -> AsyncIterator[None]:

@@ -269,7 +269,8 @@ class SQLiteStore(SQLiteReader):
         check_file(self.path)
         self._witness = Witness(self.path)
         self._log: int | None = None  # to sync it
-        self._broken = self._unsafe = False  # it has to be opened again; a sync failed
+        self._broken = False  # it has to be opened again
+        self._unsafe = False  # a sync failed: what is in memory may build on what is lost
         try:
             self._open()
             (self._commits,) = self._one("SELECT count FROM commits")
@@ -297,6 +298,8 @@ class SQLiteStore(SQLiteReader):
     def begin(self) -> None:
         if self._broken:
             self._reopen()
+        if self._unsafe:
+            raise StoreError("its log is to be written anew")
         if file_ids(self.path) != self._file_ids:
             raise StoreError("its file, or the -wal beside it, was taken away; bring it back")
         self._run("BEGIN IMMEDIATE")
@@ -384,7 +387,7 @@ class SQLiteStore(SQLiteReader):
         try:
             sync_file(-1 if self._log is None else self._log)
         except OSError as error:  # the system forgets what it could not write
-            self._broken = self._unsafe = True
+            self._unsafe = True
             raise StoreError(f"its log cannot be written to the disk: {error}") from None
         self._synced = commits
         with suppress(OSError):  # the store has it, and the next commit tells the witness again
@@ -471,12 +474,13 @@ class SQLiteStore(SQLiteReader):
         except sqlite3.Error:  # the file itself has trouble: begin anew with it
             self._connection.close()
             self._broken = True
+        self._broken |= self._unsafe
 
     def _reopen(self) -> None:
         """Begin anew with the file. What the disk may not have goes into the file itself."""
         self._close()
         try:
-            self._commits = check_file(self.path, self._commits)
+            self._commits = check_file(self.path, self._synced if self._unsafe else self._commits)
             self._open()
         except FileFormatError as error:
             raise StoreError(str(error)) from None
