@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from adats.service.commit_queue import SETTLE_EVERY
+from adats.service.commit_queue import PATIENCE, SETTLE_EVERY
 from adats.service.engine import MOST_SETTLED, Engine
 from adats.service.errors import StoreError
 from adats.service.http.app import make_app
@@ -176,21 +176,28 @@ class Patient(Client):
 
 
 def test_a_short_lock_is_waited_for(service):
-    answers = []
+    short = 0
 
     def ask(number):
         body = {"task": "t", "decision_id": f"short-{number}"}
-        answers.append(call(f"{service.url}/v1/experiments/plain/decide", "POST", body)[0])
+        return call(f"{service.url}/v1/experiments/plain/decide", "POST", body)[0]
 
-    for turn in range(3):
+    for turn in range(30):
+        wait_for(lambda: ready(service) == 200)
         with ThreadPoolExecutor(8) as pool:
+            began = time.monotonic()
             with locked(service):
                 waiting = [pool.submit(ask, f"{turn}-{i}") for i in range(8)]
-                time.sleep(0.3)  # as long as the lock lasts
-                assert len(answers) == 8 * turn
-            for one in waiting:
-                one.result(30)
-    assert answers == [200] * 24
+                time.sleep(0.3)
+                answered = [one for one in waiting if one.done()]
+            lasted = time.monotonic() - began
+            answers = [one.result(30) for one in waiting]
+        if lasted < PATIENCE:  # else this machine was busy, and made a long lock of it
+            assert (answered, answers) == ([], [200] * 8)
+            short += 1
+        if short == 3:
+            break
+    assert short == 3
     assert ready(service) == 200
 
 
