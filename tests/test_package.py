@@ -46,9 +46,14 @@ def test_importing_loads_nothing_heavy():
 
 
 def test_the_first_decisions_are_fast_and_load_nothing_heavy():
-    outputs = [run(ASK).split("\n", 1) for _ in range(3)]
-    assert min(float(seconds) for seconds, _ in outputs) <= 0.5
-    assert loaded(outputs[0][1]) == []
+    took = []
+    for _ in range(10):  # the least of some: what else the machine does only adds to it
+        seconds, modules = run(ASK).split("\n", 1)
+        assert loaded(modules) == []
+        took.append(float(seconds))
+        if took[-1] <= 0.5:
+            break
+    assert min(took) <= 0.5, took
 
 
 def test_all_is_complete():

@@ -668,7 +668,7 @@ def test_cost_does_not_grow_with_the_number_of_tasks():
         return time.perf_counter() - start
 
     ratios = []
-    for _ in range(4):
+    for _ in range(12):  # the least of some: what else the machine does only adds to it
         times = np.array([[seconds(count) for count in agents] for _ in range(12)])
         ratios.append(np.divide(*times.min(axis=0)[::-1]))
         if ratios[-1] <= 1.3:
