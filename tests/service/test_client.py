@@ -18,6 +18,7 @@ import pytest
 import adats
 import served
 from adats.service import client as module
+from adats.service import client_messages
 from served import GAUSSIAN, Clock, call
 
 BINARY = {"model": "binary", "arms": ["red", "blue"], "prior": {"default": {}}, "seed": 7}
@@ -81,7 +82,11 @@ def ten_lines(agent):
     return decisions, agent.ask("somebody new")
 
 
-def test_one_line_makes_an_embedded_program_a_client(service):
+def test_one_line_makes_an_embedded_program_a_client(service, monkeypatch):
+    numbers = count()  # what is drawn hangs on the ids of decisions
+    own_ids = SimpleNamespace(token_hex=lambda _: f"{next(numbers):016x}")
+    monkeypatch.setattr(client_messages, "secrets", own_ids)
+    monkeypatch.setattr(client_messages, "time", SimpleNamespace(time_ns=lambda: 0, time=time.time))
     agent = adats.AdaTS(adats.default_prior(arms=["red", "blue"], rewards="binary"), seed=7)
     with client_of(service, BINARY) as client:
         embedded, remote = ten_lines(agent), ten_lines(client)
