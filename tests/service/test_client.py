@@ -1,6 +1,7 @@
 """The client: what a program sees when its agent is a service, and when that has trouble."""
 
 import json
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -9,13 +10,16 @@ import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import adats
 import served
-from served import GAUSSIAN, call
+from adats.service import client as module
+from adats.service import client_messages
+from served import GAUSSIAN, Clock, call
 
 BINARY = {"model": "binary", "arms": ["red", "blue"], "prior": {"default": {}}, "seed": 7}
 LINEAR = {
@@ -35,6 +39,25 @@ def service(tmp_path_factory):
     with served.process(db) as running:
         running.db = db
         yield running
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """For clients time passes only between two tries: it does not matter how fast this machine is.
+
+    They wait for each answer.
+    """
+    made, exchange = Clock(0.0), adats.Client._exchange
+
+    def sleep(seconds):
+        made.time += seconds
+
+    def patient(client, method, path, content, _):
+        return exchange(client, method, path, content, 30.0)
+
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=made, sleep=sleep))
+    monkeypatch.setattr(adats.Client, "_exchange", patient)
+    return made
 
 
 @contextmanager
@@ -59,7 +82,11 @@ def ten_lines(agent):
     return decisions, agent.ask("somebody new")
 
 
-def test_one_line_makes_an_embedded_program_a_client(service):
+def test_one_line_makes_an_embedded_program_a_client(service, monkeypatch):
+    numbers = count()  # what is drawn hangs on the ids of decisions
+    own_ids = SimpleNamespace(token_hex=lambda _: f"{next(numbers):016x}")
+    monkeypatch.setattr(client_messages, "secrets", own_ids)
+    monkeypatch.setattr(client_messages, "time", SimpleNamespace(time_ns=lambda: 0, time=time.time))
     agent = adats.AdaTS(adats.default_prior(arms=["red", "blue"], rewards="binary"), seed=7)
     with client_of(service, BINARY) as client:
         embedded, remote = ten_lines(agent), ten_lines(client)
@@ -236,7 +263,7 @@ def test_a_process_that_forks_does_not_mix_up_answers(service):
         assert client.report()["decisions"] == 61
 
 
-def test_while_the_store_is_locked_the_control_action_is_the_answer(service):
+def test_while_the_store_is_locked_the_control_action_is_the_answer(service, clock):
     spec = GAUSSIAN | {"control": "c"}
     with client_of(service, spec, patience=1.5) as client, client_of(service, GAUSSIAN) as other:
         other._patience = 1.5
@@ -245,9 +272,9 @@ def test_while_the_store_is_locked_the_control_action_is_the_answer(service):
         lock = sqlite3.connect(service.db, isolation_level=None)
         try:
             lock.execute("BEGIN IMMEDIATE")
-            began = time.monotonic()
+            began = clock.time
             decision = client.ask(4)
-            assert time.monotonic() - began < 4
+            assert clock.time - began < 1.5
             assert decision.fallback
             assert (decision.task, decision.action, decision.propensity) == (4, "c", None)
             client.tell(decision, reward=5.0)  # goes nowhere
@@ -346,44 +373,54 @@ LOCK_WAIT = (429, {"Retry-After": "1"}, {"error": "1000 requests are waiting"})
         ([(503, {"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}, {}), decided], 1.0),
     ],
 )
-def test_what_passes_is_asked_again_with_the_same_id(script, least):
+def test_what_passes_is_asked_again_with_the_same_id(clock, script, least):
     with fake(script) as (url, seen), adats.Client(url, "x") as client:
-        began = time.monotonic()
         decision = client.ask("ann")
-        assert least <= time.monotonic() - began < 5
+        assert least <= clock.time < 1.5
         assert decision.action == "a"
         assert len(seen) == len(script)
         assert all(request == seen[0] for request in seen)
         assert seen[0][1] == {"task": "ann", "decision_id": decision.decision_id}
 
 
-def test_patience_ends():
+def test_patience_ends(clock):
     with fake(["drop"]) as (url, seen), adats.Client(url, "x", patience=0.3) as client:
-        began = time.monotonic()
         with pytest.raises(ConnectionError, match="does not answer"):
             client.ask("ann")
-        assert time.monotonic() - began < 1
+        assert clock.time < 0.3
         assert len(seen) > 1
     with fake([LOCK_WAIT]) as (url, seen), adats.Client(url, "x", patience=0.3) as client:
         with pytest.raises(ConnectionError, match="answers 429: 1000 requests are waiting"):
             client.report()
         assert len(seen) == 1  # a second later it would be too late
-    with pytest.raises(ConnectionError, match="does not answer"):
-        adats.Client(url, "x", patience=0.3).ask("ann")  # nobody listens any more
+    with socket.socket() as mute:
+        mute.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{mute.getsockname()[1]}"  # nobody listens there
+        with pytest.raises(ConnectionError, match="does not answer"):
+            adats.Client(url, "x", patience=0.3).ask("ann")
 
 
 def test_a_service_that_hangs_is_not_waited_for_longer():
+    over, took = threading.Event(), []
+
     def hang(_):
-        time.sleep(1.0)
+        over.wait(30)
         return "drop"
 
-    with fake([hang]) as (url, _), adats.Client(url, "x", patience=0.3) as client:
-        began = time.monotonic()
-        with pytest.raises(ConnectionError, match="does not answer"):
-            client.ask("ann")
-        assert time.monotonic() - began < 0.9
+    with fake([hang]) as (url, _):
+        for _ in range(5):  # the least of some: what else the machine does only adds to it
+            with adats.Client(url, "x", patience=0.3) as client:
+                began = time.monotonic()
+                with pytest.raises(ConnectionError, match="does not answer"):
+                    client.ask("ann")
+                took.append(time.monotonic() - began)
+            if took[-1] < 0.9:
+                break
+        over.set()
+    assert min(took) < 0.9, took
 
 
+@pytest.mark.usefixtures("clock")
 def test_the_fallback_is_taken_only_when_patience_is_over():
     down = (503, {"Retry-After": "0"}, {"error": "full", "action": 1, "fallback": True})
     features = [[1.0, 0.0], [0.0, 1.0]]

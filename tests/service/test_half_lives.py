@@ -5,6 +5,7 @@ import gzip
 import json
 import threading
 import time
+from contextlib import suppress
 
 import numpy as np
 import psutil
@@ -21,6 +22,7 @@ from adats.service.served_experiment import ServedExperiment
 from adats.service.stores.opening import is_shared, open_store, open_view
 from adats.service.stores.sqlite import SQLiteStore
 from asgi import talk
+from hammer import CUT_OFF
 from old_files import HALF_LIVES, seen_of_store
 from postgres import new_store
 from schedules import AGING, CASES, Play, Rules, random_rules, random_schedule
@@ -174,8 +176,8 @@ def test_after_kill_9_it_is_the_weighted_log(url, tmp_path):
     options = ("--workers", "2") if is_shared(url) else ()
 
     def use(base, start, stop):
-        waiting = []
-        for i in range(start, 10_000):
+        waiting, i = [], start
+        while not stop():
             body = {"task": f"t{i % 7}", "decision_id": f"d{i}"}
             call(f"{base}/decide", "POST", body)
             waiting.append(f"d{i}")
@@ -183,24 +185,21 @@ def test_after_kill_9_it_is_the_weighted_log(url, tmp_path):
                 told = [{"decision_id": d, "reward": int(d[1:]) % 5 / 4} for d in waiting]
                 call(f"{base}/reward", "POST", {"rewards": told})
                 waiting = []
-            if stop():
-                return i + 1
+            i += 1
             time.sleep(0.01)
-        return 10_000
+        return i
 
     start, stopping = 0, threading.Event()
-    for _ in range(2):
+    for turn in (1, 2):
         with process(url, *options) as service:
             base = f"{service.url}/v1/experiments/x"
             assert call(base, "PUT", spec)[0] in (200, 201)
             until = time.monotonic() + 1.5
             start = use(base, start, lambda until=until: time.monotonic() > until)
 
-            def load(base=base):
-                try:
-                    use(base, 20_000, stopping.is_set)
-                except OSError:
-                    return
+            def load(base=base, first=100_000 * turn):
+                with suppress(*CUT_OFF):
+                    use(base, first, stopping.is_set)
 
             busy = threading.Thread(target=load)
             busy.start()

@@ -831,6 +831,7 @@ def extreme(rng):
 
     model = rng.choice(["gaussian", "linear", "binary", "count", "semi-bandit"])
     spec = {"model": model, "policy": {"name": rng.choice(["ts", "ucb", "far", "greedy"])}}
+    spec |= {"seed": 7}
     if rng.random() < 0.5:
         spec |= {"window": 0.5, "default_reward": rng.choice([0, 1]), "late": "replace"}
     if model == "linear":

@@ -139,11 +139,21 @@ BAD = {
 }
 
 
+def least_hold(folder, wanted, *calls, **clock):
+    """The least of some tries: what else the machine does only adds to it."""
+    tries = []
+    for number in range(5):
+        held, statuses = longest_hold(folder / f"{number}.db", *calls, **clock)
+        assert statuses == wanted
+        tries.append(held)
+        if held < LONGEST_HOLD:
+            break
+    return min(tries)
+
+
 @pytest.mark.parametrize("body", BAD)
 def test_a_large_body_that_is_bad(tmp_path, body):
-    held, statuses = longest_hold(tmp_path / "x.db", [], [("PUT", X, BAD[body])])
-    assert statuses == [422]
-    assert held < LONGEST_HOLD
+    assert least_hold(tmp_path, [422], [], [("PUT", X, BAD[body])]) < LONGEST_HOLD
 
 
 def test_nan_in_a_large_body_is_said(tmp_path):
@@ -157,27 +167,21 @@ def test_nan_in_a_large_body_is_said(tmp_path):
 
 def test_a_batch_of_rewards(tmp_path):
     before, rewards = with_tasks()
-    held, statuses = longest_hold(tmp_path / "x.db", before, [rewards] * 3)
-    assert statuses == [200] * 3
-    assert held < LONGEST_HOLD
+    assert least_hold(tmp_path, [200] * 3, before, [rewards] * 3) < LONGEST_HOLD
 
 
 def test_reads(tmp_path):
     before, rewards = with_tasks()
     parts = ("", "/tasks/t1", "/meta", "/report", "/log")
     reads = [("GET", X + part) for part in parts] * 4
-    held, statuses = longest_hold(tmp_path / "x.db", [*before, rewards], reads)
-    assert statuses == [200] * 20
-    assert held < LONGEST_HOLD
+    assert least_hold(tmp_path, [200] * 20, [*before, rewards], reads) < LONGEST_HOLD
 
 
 def test_windows_that_end_all_at_once(tmp_path):
     spec = GAUSSIAN | {"window": WINDOW, "default_reward": 0.0}
     before, _ = with_tasks(spec)
     ask = ("POST", f"{X}/decide", {"task": "t"})
-    held, statuses = longest_hold(tmp_path / "x.db", before, [ask], Clock(), 2 * WINDOW)
-    assert statuses == [200]
-    assert held < LONGEST_HOLD
+    assert least_hold(tmp_path, [200], before, [ask], Clock(), 2 * WINDOW) < LONGEST_HOLD
 
 
 @pytest.mark.parametrize("prior", LARGE)
@@ -186,7 +190,7 @@ def test_a_prior_as_large_as_it_may_be(tmp_path, prior):
     reward = ("POST", f"{X}/reward", {"decision_id": "d0", "reward": 1.0})
     reads = [("GET", X), ("GET", f"{X}/meta"), ("GET", f"{X}/tasks/t")]
     tries = []
-    for number in range(3):  # the least of three: what else the machine does only adds to it
+    for number in range(5):  # the least of some: what else the machine does only adds to it
         held = {}
         for name, calls, wanted in (
             ("put", [("PUT", X, json.dumps(prior()).encode())], 201),
@@ -202,15 +206,19 @@ def test_a_prior_as_large_as_it_may_be(tmp_path, prior):
     assert min(max(held.values()) for held in tries) < LONGEST_HOLD, tries
 
 
-def reading(store, commits, looks=10, seconds=0.004):
-    """Seconds that some reads take, one after another, and the processor's in them."""
-    used = []
+def reading(store, commits, monkeypatch, looks=10, seconds=0.004):
+    """Seconds that some reads take, one after another, the processor's in them, and the rests'."""
+    used, rests, sleep = [], [], asyncio.sleep
 
     def work(_):
         began = time.thread_time()
         while time.thread_time() - began < seconds:
             pass
         used.append(time.thread_time() - began)
+
+    async def rest(pause):
+        rests.append(pause)
+        await sleep(pause)
 
     async def all_of_them():
         readers = Readers(store, lambda: next(commits))
@@ -220,25 +228,28 @@ def reading(store, commits, looks=10, seconds=0.004):
         readers.close()
         return time.monotonic() - began
 
-    return asyncio.run(all_of_them()), sum(used)
+    with monkeypatch.context() as patch:
+        patch.setattr(asyncio, "sleep", rest)
+        return asyncio.run(all_of_them()), sum(used), sum(rests)
 
 
-def test_reads_rest_where_operations_are_carried_out(tmp_path):
+def test_reads_rest_where_operations_are_carried_out(tmp_path, monkeypatch):
     store = SQLiteStore(tmp_path / "a.db")
-    took, used = reading(store, itertools.count())
+    took, used, _ = reading(store, itertools.count(), monkeypatch)
     assert took >= REST * used * 9 / 10  # after each but the last
-    took, used = reading(store, itertools.count(), looks=3, seconds=2 * LONGEST_REST / REST)
-    assert 2 * LONGEST_REST <= took < REST * used  # no rest is longer than that
+    long = 2 * LONGEST_REST / REST
+    took, used, rests = reading(store, itertools.count(), monkeypatch, looks=3, seconds=long)
+    assert took >= 2 * LONGEST_REST
+    assert rests <= 2 * LONGEST_REST < REST * used  # no rest is longer than that
     store.close()
 
 
-def test_reads_do_not_rest_where_nothing_else_happens(tmp_path):
+def test_reads_do_not_rest_where_nothing_else_happens(tmp_path, monkeypatch):
     store = SQLiteStore(tmp_path / "a.db")
     after_many = itertools.chain([0] * 59, itertools.count(1))  # two looks at it a read
-    took, used = reading(store, after_many, looks=31, seconds=0.02)
-    assert took < used + 2 * LONGEST_REST  # of the last, and not of all
-    took, used = min(reading(store, itertools.repeat(7)) for _ in range(5))
-    assert took < 0.5 * REST * used
+    _, _, rests = reading(store, after_many, monkeypatch, looks=31, seconds=0.02)
+    assert rests < 2 * LONGEST_REST  # of the last, and not of all
+    assert reading(store, itertools.repeat(7), monkeypatch)[2] == 0.0
     store.close()
 
 

@@ -112,7 +112,8 @@ def test_with_forgotten_tasks_the_state_is_that_of_the_remaining_log(tmp_path):
 def test_a_forgotten_task_leaves_no_trace_where_rewards_are_few(tmp_path, seed, count):
     """What others taught was worked out with it: that is done again."""
     rng, local = np.random.default_rng(seed), Local(tmp_path / "x.db")
-    local.put("x", {"model": "binary", "arms": ["a", "b", "c"], "prior": {"default": {}}})
+    spec = {"model": "binary", "arms": ["a", "b", "c"], "prior": {"default": {}}, "seed": seed}
+    local.put("x", spec)
     for i in range(count):
         task = ("ann", "bob", "eve")[i % 3]
         local.decide("x", DecisionRequest(task, f"d{i}"))

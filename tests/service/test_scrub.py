@@ -30,7 +30,8 @@ def made(tmp_path_factory):
     path = tmp_path_factory.mktemp("made") / "x.db"
     local = Local(path)
     local.put("x", SPEC)
-    local.put("clicks", {"model": "binary", "arms": ["a", "b"], "prior": {"default": {}}})
+    clicks = {"model": "binary", "arms": ["a", "b"], "prior": {"default": {}}, "seed": 8}
+    local.put("clicks", clicks)
     for i in range(60):
         local.clock.time += 100
         local.decide("x", DecisionRequest(f"t{i % 9}", f"d{i}"))

@@ -83,6 +83,13 @@ def test_ends_are_rounded_to_the_outside(value, down, up):
 def test_the_report_says_it_on_both_stores_and_metrics_count_alarms(url, monkeypatch):
     monkeypatch.setattr(served_app, "ALARM_PAUSE", 0.01)
     monkeypatch.setattr(reports, "alarms_of", lambda *_: ["One.", "Two."])
+    looks, look = [], served_app.Service._alarms_of
+
+    async def seen(service, *experiment):
+        looks.append(experiment)
+        return await look(service, *experiment)
+
+    monkeypatch.setattr(served_app.Service, "_alarms_of", seen)
     spec = {
         "model": "gaussian",
         "arms": ["old", "new"],
@@ -100,7 +107,8 @@ def test_the_report_says_it_on_both_stores_and_metrics_count_alarms(url, monkeyp
             yield "POST", f"{AT}/decide", {"task": f"t{i}", "decision_id": str(i)}
             reward = 1.0 + (i % 7) / 70 + 0.3 * (i % 2)
             yield "POST", f"{AT}/reward", {"decision_id": str(i), "reward": reward}
-        for _ in range(30):
+        yield "GET", f"{AT}/report"
+        while len(looks) < 2:  # the first is over when the second begins
             yield "GET", f"{AT}/report"
         yield "GET", "/metrics"
 
