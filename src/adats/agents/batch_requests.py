@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adats.agents.arms import Arms
-from adats.agents.errors import RowsError
 from adats.agents.task_columns import LARGEST
 from adats.agents.task_state import task_name
 from adats.models.core import checks
+from adats.models.core.errors import RowsError
 from adats.models.core.types import BoolArray, FloatArray, IntArray, Task
 
 Tasks = list[Task] | IntArray

@@ -16,7 +16,6 @@ from adats.agents.change_detection import Detector
 from adats.agents.decision import Decision
 from adats.agents.decision_numbers import OF_A_BATCH
 from adats.agents.decisions import Column, Decisions, columns_of, named, task_column
-from adats.agents.errors import RowsError
 from adats.agents.renewals import Renewals
 from adats.agents.reward_tables import (
     bad_rows,
@@ -31,7 +30,7 @@ from adats.agents.task_columns import NOT_A_ROW, ColumnBook
 from adats.agents.task_state import DictBook, TaskState
 from adats.models.core import checks
 from adats.models.core.draws import StreamDraws
-from adats.models.core.errors import FinishedTask
+from adats.models.core.errors import FinishedTask, RowsError
 from adats.models.core.types import BoolArray, FloatArray, IntArray, MetaBelief, Rng, Task
 
 MANY = 10_000  # tasks from which on a batch turns to columns

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from adats.agents.errors import RowsError
+from adats.models.core.errors import RowsError
 from adats.models.core.types import BoolArray, IntArray, Rng
 
 BITS = 40  # of the count of decisions; those above it are the agent's own number, and all of

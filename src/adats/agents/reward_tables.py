@@ -12,9 +12,9 @@ from adats.agents.batches import Rewards
 from adats.agents.decision import Decision
 from adats.agents.decision_numbers import OF_A_BATCH
 from adats.agents.decisions import Column, columns_of
-from adats.agents.errors import RowsError
 from adats.agents.task_columns import LARGEST
 from adats.models.core.checks import HUGE
+from adats.models.core.errors import RowsError
 from adats.models.core.types import FloatArray, IntArray, MetaBelief, Task
 
 

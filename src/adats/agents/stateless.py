@@ -16,11 +16,11 @@ from adats.agents import batch_requests, batches
 from adats.agents.agent import AdaTS, Agent, load
 from adats.agents.aging import NEVER, time_of_look
 from adats.agents.decisions import Column, Decisions, columns_of, named, task_column
-from adats.agents.errors import RowsError
 from adats.agents.task_columns import LARGEST, NOT_A_ROW, ColumnBook
 from adats.agents.task_state import DictBook
 from adats.models.core import checks
 from adats.models.core.draws import KeyedDraws, Keys, mixed
+from adats.models.core.errors import RowsError
 from adats.models.core.types import IntArray, MetaBelief
 
 BATCH = 1 << 16  # rows at a time, where a table is read in parts

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 import typer
 
 from adats.agents.agent import load
-from adats.agents.errors import RowsError
 from adats.agents.stateless import BATCH, Scorer
 from adats.cli.common import check_file, progress_bar, say
 from adats.models import prior_files
+from adats.models.core.errors import RowsError
 
 PER_DECISION = "Column of decisions; without it a task has one decision."
 Ids = Annotated[str | None, typer.Option("--id", help=PER_DECISION)]

@@ -99,8 +99,7 @@ def _cost(data: Any) -> float:
     if isinstance(tables, dict):  # a mixture: a row a candidate
         return float(max((_length(table) * _width(table) for table in tables.values()), default=0))
     width = max(_width(data.get("mean")), _length(data.get("arms")))
-    alone = data.get("model") == GaussianMeta.NAME  # no arm moves with another
-    numbers = width if alone else max(width, SQUARE_COST * width**2)
+    numbers = max(width, SQUARE_COST * width**2) if "cov" in data else width
     return max(float(LEAST_COST), _length(data.get("log_weights")) * numbers)
 
 

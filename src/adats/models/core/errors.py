@@ -1,6 +1,7 @@
 """Named errors. All are `ValueError`, so that one `except` catches every kind of bad input."""
 
 from collections.abc import Sequence
+from typing import Any
 
 
 class InvalidValue(ValueError):
@@ -26,6 +27,15 @@ class FileFormatError(ValueError):
     """The file is not one of ours, is damaged, or comes from a newer version."""
 
 
+class RowsError(ValueError):
+    """Rows of a table that are not what they should be: the first of them, and how many."""
+
+    def __init__(self, rows: Any, why: str) -> None:
+        self.rows, self.why = rows, why
+        more = "" if len(rows) == 1 else f" ({len(rows)} such rows)"
+        super().__init__(f"row {int(rows[0])}: {why}{more}; nothing was changed")
+
+
 class Refused(ValueError):
     """A decision service does not take what it was given, and says why."""
 
@@ -35,6 +45,4 @@ class Refused(ValueError):
         super().__init__(words)
         self.status = status  # of HTTP: 404, 409, 422, ...
         self.field = field  # what it is about, if that is known
-        self.results = (
-            results  # of several: each that was done, and in the place of others `Refused`
-        )
+        self.results = results  # of several: what was done, and `Refused` in place of others

@@ -31,8 +31,8 @@ def evolve(old: T, **changes: object) -> T:
     """A copy with some fields changed; what was worked out from the old ones is not copied."""
     cls: Any = type(old)
     new: T = object.__new__(cls)
-    known = vars(old)
-    put(new, "__dict__", {name: known[name] for name in _field_names(cls)} | changes)
+    for name in _field_names(cls):
+        put(new, name, changes[name] if name in changes else getattr(old, name))
     return new
 
 

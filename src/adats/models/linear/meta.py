@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from adats.models.core import checks, linalg
 from adats.models.core.errors import InvalidValue
-from adats.models.core.frozen import evolve, fill, put
+from adats.models.core.frozen import FieldOf, evolve, fill, put
 from adats.models.core.many import summed
 from adats.models.core.meta import MetaBase
 from adats.models.core.names import arm_names, checked_design
@@ -56,8 +56,8 @@ class LinearDigests(NamedTuple):
         m = self.gram - np.matmul(self.gram, np.matmul(turned, np.matmul(half, self.gram)))
         own = linalg.times(turned, linalg.times(half, self.xy))
         h = self.xy - linalg.times(self.gram, own)
-        yy = self.rows[:, -2] * meta.factors.precision
-        c = 0.5 * ((self.xy * own).sum(axis=-1) - yy - self.rows[:, -1] * meta.factors.log_noise)
+        yy = self.rows[:, -2] * meta.parts.precision
+        c = 0.5 * ((self.xy * own).sum(axis=-1) - yy - self.rows[:, -1] * meta.parts.log_noise)
         c -= np.log(np.einsum("...ii->...i", self.lower)).sum(axis=-1)
         if meta.design is not None:
             m, h = np.matmul(meta.design.T, np.matmul(m, meta.design)), h @ meta.design
@@ -93,16 +93,59 @@ def _scales(dim: int, spread: float, precision: float) -> tuple[FloatArray, Floa
     return np.outer(root, root) * precision, np.diag(np.append(np.ones(dim), 0.0))
 
 
-class LinearFactors(NamedTuple):
-    """What follows from the fixed parts of a linear model, computed once."""
+class LinearParts(NamedTuple):
+    """What is fixed in a linear model, and what follows from it."""
 
-    meta: linalg.Factor  # of Σ_q
-    task: linalg.Factor  # of Σ_0
+    meta_mean: FloatArray  # mu_q
+    meta_cov: FloatArray  # Σ_q
+    task_cov: FloatArray  # Σ_0; a number where it is a multiple of the identity
+    noise: float  # σ
+    design: Design  # Φ
+    dim: int  # of theta, where a task has no design of its own
+    meta_factor: linalg.Factor
+    task_factor: linalg.Factor
     task_precision: FloatArray  # Σ_0⁻¹, where it is a matrix and has one
     task_weight: float  # its largest eigenvalue, or infinity
-    dim: int  # of theta, where a task has no design of its own
     precision: float  # 1 / σ²
     log_noise: float  # log 2πσ²
+
+    @classmethod
+    def of(
+        cls,
+        mean: FloatArray,
+        cov: FloatArray,
+        task_cov: FloatArray,
+        noise: float,
+        design: Design,
+    ) -> Self:
+        dim = mean.size if design is None else len(design)
+        size = float(cov[0, 0])
+        simple = np.array_equal(cov, size * np.eye(len(cov)))
+        return cls(
+            mean,
+            cov,
+            task_cov,
+            noise,
+            design,
+            dim,
+            math.sqrt(size) if simple else linalg.psd_factor(cov),
+            _factor_of(task_cov, dim),
+            *linalg.psd_inverse(task_cov),
+            noise**-2.0,
+            LOG_2PI + 2 * float(np.log(noise)),
+        )
+
+
+def _factor_of(task_cov: FloatArray, dim: int) -> linalg.Factor:
+    """Of Σ_0 in a task where theta has so many entries."""
+    if task_cov.ndim == 0:
+        return math.sqrt(task_cov)
+    if len(task_cov) != dim:
+        raise ValueError(
+            f"theta has {dim} entries in this task, but task_cov has shape "
+            f"{task_cov.shape}; a number fits every size"
+        )
+    return linalg.psd_factor(task_cov)
 
 
 @register
@@ -117,14 +160,14 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
     """
 
     NAME: ClassVar[str] = "linear"
-    meta_mean: FloatArray  # mu_q
-    meta_cov: FloatArray  # Σ_q
-    task_cov: FloatArray  # Σ_0; a number where it is a multiple of the identity
-    noise: float  # σ
-    design: Design  # Φ
+    parts: LinearParts
+    meta_mean = FieldOf[FloatArray]("parts")  # mu_q
+    meta_cov = FieldOf[FloatArray]("parts")  # Σ_q
+    task_cov = FieldOf[FloatArray]("parts")  # Σ_0
+    noise = FieldOf[float]("parts")  # σ
+    design = FieldOf[Design]("parts")  # Φ
     arms: tuple[Arm, ...] | None  # where theta has an entry for each arm: their names
     total: Sum = field(repr=False)  # of the messages of all tasks
-    factors: LinearFactors = field(repr=False)
     _known_mu: ClassVar[linalg.Gaussian | None] = None  # of an object, once asked for
 
     def __init__(
@@ -150,29 +193,9 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
             raise InvalidValue("task_cov", f"must not be negative, got {spread}")
         fill(
             self,
-            meta_mean=mean,
-            meta_cov=checks.covariance("cov", cov, p),
-            task_cov=spread,
-            noise=noise,
-            design=phi,
+            parts=LinearParts.of(mean, checks.covariance("cov", cov, p), spread, noise, phi),
             arms=arm_names(arms, p if phi is None else len(phi)),
             total=Sum.zeros(p * p + p + 1),
-        )
-        fill(self, factors=self.make_factors())
-
-    def make_factors(self) -> LinearFactors:
-        dim = self.meta_mean.size if self.design is None else len(self.design)
-        inverse, weight = linalg.psd_inverse(self.task_cov)
-        size = float(self.meta_cov[0, 0])
-        simple = np.array_equal(self.meta_cov, size * np.eye(len(self.meta_cov)))
-        return LinearFactors(
-            math.sqrt(size) if simple else linalg.psd_factor(self.meta_cov),
-            self._task_factor_of(dim),
-            inverse,
-            weight,
-            dim,
-            self.noise**-2.0,
-            LOG_2PI + 2 * float(np.log(self.noise)),
         )
 
     @property
@@ -185,33 +208,24 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
 
     @property
     def n_features(self) -> int:
-        return self.factors.dim
-
-    def _task_factor_of(self, dim: int) -> linalg.Factor:
-        if self.task_cov.ndim == 0:
-            return math.sqrt(self.task_cov)
-        if len(self.task_cov) != dim:
-            raise ValueError(
-                f"theta has {dim} entries in this task, but task_cov has shape "
-                f"{self.task_cov.shape}; a number fits every size"
-            )
-        return linalg.psd_factor(self.task_cov)
+        return self.parts.dim
 
     def _structure(self, design: Design) -> tuple[FloatArray | None, linalg.Factor, int]:
         """The design, the factor of Σ_0 and the dimension of theta in one task."""
+        parts = self.parts
         if design is None:
-            return self.design, self.factors.task, self.factors.dim
-        phi = checked_design(design, self.meta_mean.size)
-        return phi, self._task_factor_of(len(phi)), len(phi)
+            return parts.design, parts.task_factor, parts.dim
+        phi = checked_design(design, parts.meta_mean.size)
+        return phi, _factor_of(parts.task_cov, len(phi)), len(phi)
 
     @property
     def _mu(self) -> linalg.Gaussian:
         known = self._known_mu
         if known is None:
-            p = self.meta_mean.size
-            total = self.total.value()
+            mean = self.parts.meta_mean
+            p, total = mean.size, self.total.value()
             m, h = total[: p * p].reshape(p, p), total[p * p : -1]
-            known = linalg.condition(self.meta_mean, self.factors.meta, m, h)
+            known = linalg.condition(mean, self.parts.meta_factor, m, h)
             linalg.check_digits(known.lower)
             put(self, "_known_mu", known)
         return known
@@ -241,7 +255,7 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
             plain = self._isotropic(stats.moments, spread, dim)
         else:
             plain = self._general(stats.moments, linalg.as_matrix(spread, dim))
-        c = plain.c - 0.5 * stats.n * self.factors.log_noise
+        c = plain.c - 0.5 * stats.n * self.parts.log_noise
         if phi is None:
             message = np.empty(dim * dim + dim + 1)
             message[: dim * dim], message[dim * dim : -1] = plain.m.ravel(), plain.h
@@ -252,7 +266,7 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
 
     def _isotropic(self, moments: FloatArray, spread: float, dim: int) -> _Undesigned:
         """Σ_0 = spread² I, so Q is symmetric and Q = C⁻ᵀC⁻¹ with C Cᵀ = I + Σ_0 G/σ²."""
-        scales, eye = _scales(dim, spread, self.factors.precision)
+        scales, eye = _scales(dim, spread, self.parts.precision)
         scaled = moments * scales
         scaled += eye
         half, lower = linalg.whiten_inner(scaled[:-1, :-1])
@@ -266,7 +280,7 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
             m = linalg.as_matrix(1.0, dim) - keep  # Σ_0⁻¹ (I - Q)
             m *= spread**-2.0
         else:
-            m = (moments[:-1, :-1] * self.factors.precision).dot(keep)  # G/σ² Q
+            m = (moments[:-1, :-1] * self.parts.precision).dot(keep)  # G/σ² Q
         h = own / spread
         own *= spread
         half *= spread
@@ -274,16 +288,16 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
         return _Undesigned(m, h, c, keep, own, turned)
 
     def _general(self, moments: FloatArray, spread: FloatArray) -> _Undesigned:
-        precision = self.factors.precision
+        precision = self.parts.precision
         gram, xy = moments[:-1, :-1] * precision, moments[:-1, -1] * precision
         half, lower = linalg.whiten(spread, gram)
         linalg.check_digits(lower)
         seen = half.T.dot(half.dot(gram))  # I - Q
         own = half.T.dot(half.dot(xy))
         keep = linalg.as_matrix(1.0, len(gram)) - seen
-        much = gram.trace() > self.factors.task_weight
-        m = self.factors.task_precision.dot(seen) if much else gram.dot(keep)
-        h = self.factors.task_precision.dot(own) if much else xy - gram.dot(own)
+        much = gram.trace() > self.parts.task_weight
+        m = self.parts.task_precision.dot(seen) if much else gram.dot(keep)
+        h = self.parts.task_precision.dot(own) if much else xy - gram.dot(own)
         fit = float(moments[-1, -1]) * precision - float(xy.dot(own))
         return _Undesigned(m, h, -0.5 * fit - linalg.log_det(lower), keep, own, half.T)
 
@@ -296,15 +310,11 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
         weight: float | None = None,
     ) -> tuple[LinearDigest, Self]:
         del changed
-        new = self.digest(stats, design=None if old.design is self.design else old.design)
+        own = old.design
+        new = self.digest(stats, design=None if own is self.parts.design else own)
         if weight is not None:
             return new, self.absorb(new.message - weight * old.message)
-        grown = object.__new__(type(self))  # as `evolve` has it, written out: this is the hot path
-        known = vars(self).copy()
-        known["total"] = self.total.swap(old.message, new.message)
-        known.pop("_known_mu", None)
-        put(grown, "__dict__", known)
-        return new, grown
+        return new, evolve(self, total=self.total.swap(old.message, new.message))
 
     def log_evidence(self) -> float:
         """Log density of all absorbed rewards, mu integrated out."""
@@ -333,17 +343,17 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
     def posterior(self, digest: LinearDigest) -> LinearPosterior:
         """Of theta in a task whose own message is in the total: exact, nothing is subtracted."""
         _, _, design, keep, own, factor = digest
-        return LinearPosterior.of(self._mu, design, keep, own, factor, self.noise)
+        return LinearPosterior.of(self._mu, design, keep, own, factor, self.parts.noise)
 
     @property
     def task_factor(self) -> FloatArray:
         """F, with F Fᵀ = Σ_0."""
-        return linalg.as_matrix(self.factors.task, self.factors.dim)
+        return linalg.as_matrix(self.parts.task_factor, self.parts.dim)
 
     def digest_many(self, rows: FloatArray, *, kept: bool = True) -> LinearDigests:  # noqa: ARG002
         if (rows[:, -1] < 0).any():
             raise ValueError("statistics of fewer than 0 pulls: more was taken out than put in")
-        dim, precision = self.factors.dim, self.factors.precision
+        dim, precision = self.parts.dim, self.parts.precision
         moments = rows[:, :-1].reshape(-1, dim + 1, dim + 1)
         gram, xy = moments[:, :-1, :-1] * precision, moments[:, :-1, -1] * precision
         factor = self.task_factor
@@ -374,8 +384,10 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
     def widen(self, factor: float) -> Self:
         """The meta-prior with its width times `factor`: 3 and 1/3 make AdaTS+ and AdaTS-."""
         factor = float(checks.positive("factor", checks.number("factor", factor)))
-        new = evolve(self, meta_cov=self.meta_cov * factor**2)
-        return fill(new, factors=new.make_factors())
+        parts = self.parts
+        wider = parts.meta_cov * factor**2
+        own = (parts.task_cov, parts.noise, parts.design)
+        return evolve(self, parts=LinearParts.of(parts.meta_mean, wider, *own))
 
     def figures(self) -> dict[str, FloatArray]:
         return {

@@ -9,7 +9,7 @@ import numpy as np
 from adats.models.core import checks
 from adats.models.core.many import add_to_rows
 from adats.models.core.stats import SINGLE, ArmStats, FeatureStats, same_shape
-from adats.models.core.types import BoolArray, FloatArray, IntArray
+from adats.models.core.types import FloatArray, IntArray
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -27,6 +27,10 @@ class LinearStats(FeatureStats):
     moments: FloatArray
     REWARDS_ADD: ClassVar[bool] = True
     WHOLE_REWARDS: ClassVar[bool] = False
+    # what rewards are and which sums say all of them, as with arms
+    check_reward = ArmStats.check_reward
+    are_rewards = ArmStats.are_rewards
+    sums_of = ArmStats.sums_of
 
     @classmethod
     def zeros(cls, dim: int) -> Self:
@@ -82,21 +86,6 @@ class LinearStats(FeatureStats):
     def __sub__(self, other: Self) -> Self:
         same_shape(self.moments, other.moments)
         return type(self)(self.n - other.n, self.moments - other.moments)
-
-    @staticmethod
-    def check_reward(reward: Any) -> float:
-        """The reward as a float, or an error where it cannot be one."""
-        return ArmStats.check_reward(reward)
-
-    @classmethod
-    def are_rewards(cls, values: FloatArray) -> BoolArray:
-        """Which of many values `check_reward` takes."""
-        return ArmStats.are_rewards(values)
-
-    @classmethod
-    def sums_of(cls, rewards: FloatArray) -> FloatArray:
-        """Of each reward 1, y and y², a column each."""
-        return ArmStats.sums_of(rewards)
 
     @classmethod
     def add_many(cls, rows: FloatArray, at: IntArray, actions: Any, sums: FloatArray) -> None:
