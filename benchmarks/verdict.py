@@ -36,7 +36,7 @@ class Shape(NamedTuple):
     own: float = 0.3  # of tasks and arms together
     rewards: Rewards = "gaussian"
     base: float = 0.05  # rate of clicks
-    design: str = ""  # uneven, lengths, random, rare, subset; or several
+    design: str = ""  # uneven, lengths, random, hardly, rare, subset; or several
     tails: str = "normal"  # or t: of own effects, four degrees of freedom
     logger: str = "fixed"  # or alone, pooled: Thompson sampling
     early: bool = True  # whether the log of a sampler has times
@@ -65,6 +65,10 @@ class Shape(NamedTuple):
             pulls = np.maximum(np.round(pulls * w * arms / w.sum()), 1)
         if "random" in self.design:  # every pull goes to an arm at random
             pulls = rng.multinomial(self.pulls * arms, np.full(arms, 1 / arms), tasks) * 1.0
+        if "hardly" in self.design:  # the better an arm the rarer; one task in 20 is long
+            long = np.where(rng.random(tasks) < 0.05, 10, 1)
+            chance = np.geomspace(0.01, 1, arms)[(-self.effects()).argsort().argsort()]
+            pulls = rng.multinomial(self.pulls * arms * long, chance / chance.sum()) * 1.0
         if "lengths" in self.design:
             pulls = np.maximum(np.round(pulls * np.exp(rng.normal(-0.32, 0.8, (tasks, 1)))), 1)
         if "rare" in self.design:  # arms occur in all tasks to 2 % of them
@@ -248,6 +252,11 @@ SHAPES: dict[str, tuple[int, int, Shape]] = {  # logs, of these with a truth of 
         40, 10, Shape(500, 10, 2, own=0.6, design="random")),
     "short: 1000 tasks, 30 pulls, 10 arms": (
         40, 10, Shape(1000, 10, 3, names=0.4, own=1.0, design="random")),
+    # some short tasks did not pull some arms
+    "doubt: 1000 tasks, the best arm is hardly pulled": (
+        40, 10, Shape(1000, 5, 2, names=0.5, own=0.7, design="random hardly")),
+    "doubt: 300 tasks, 8 arms, pooled sampler": (
+        40, 10, Shape(300, 8, 4, names=0.4, own=0.75, logger="pooled", early=False)),
 }  # fmt: skip
 
 
