@@ -181,9 +181,9 @@ def allocation_figure(time: FloatArray, shares: FloatArray, names: Sequence[str]
         axes.set_ylabel("part of the pulls, %")
         axes.set_xlabel("time")
         if dated:
-            locator = AutoDateLocator(minticks=3, maxticks=6)
+            locator: Any = AutoDateLocator(minticks=3, maxticks=6)  # type: ignore[no-untyped-call]
             axes.xaxis.set_major_locator(locator)
-            axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+            axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
         _plain(axes, "y")
         _legend(figure, min(len(labels), 5))
     return figure
