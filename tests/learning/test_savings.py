@@ -109,6 +109,9 @@ def test_spreads_by_length_are_seen_and_are_one_elsewhere():
     spread = by_length(counts, found) * math.sqrt(found.effects.spreads.own)
     np.testing.assert_allclose(spread[:200], 0.8, rtol=0.15)
     assert spread[210:].max() < 0.2  # lengths are whole numbers: groups end a little later
+    none = np.where(np.arange(200)[:, None] < 100, 3.0, 300.0) * np.ones(4)
+    clicks = counted(none, np.where(none > 3, 4.0, 0.0), "binary")  # groups without any scatter
+    assert np.isfinite(by_length(clicks, fits(clicks))).all()
     few = counts.take(np.arange(0, 400, 12))  # too few for two groups
     np.testing.assert_array_equal(by_length(few, fits(few)), np.ones(34))
 

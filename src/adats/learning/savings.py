@@ -189,7 +189,8 @@ def by_length(counts: TaskCounts, found: Fits) -> FloatArray:
     info = np.bincount(group, known)
     more = np.bincount(group, score) / info  # of σ_0²
     rest = score - more[group] * known
-    var = np.bincount(group, rest**2) * size / np.maximum(size - 1, 1) / info**2
+    seen = np.bincount(group, rest**2) * size / np.maximum(size - 1, 1)
+    var = np.maximum(seen, info) / info**2  # in the model the score varies by its information
     all_more = (more / var).sum() / (1 / var).sum()
     if chdtrc(len(more) - 1, ((more - all_more) ** 2 / var).sum()) > CLEARLY:
         return same
