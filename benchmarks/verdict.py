@@ -36,7 +36,7 @@ class Shape(NamedTuple):
     own: float = 0.3  # of tasks and arms together
     rewards: Rewards = "gaussian"
     base: float = 0.05  # rate of clicks
-    design: str = ""  # uneven, lengths, random, rare, subset; or several
+    design: str = ""  # uneven, lengths, random, hardly, rare, subset, settled; or several
     tails: str = "normal"  # or t: of own effects, four degrees of freedom
     logger: str = "fixed"  # or alone, pooled: Thompson sampling
     early: bool = True  # whether the log of a sampler has times
@@ -51,12 +51,17 @@ class Shape(NamedTuple):
         shape = tasks, self.arms
         heavy = self.tails == "t"
         z = rng.standard_t(4, shape) / math.sqrt(2) if heavy else rng.standard_normal(shape)
-        eta = self.effects() + self.level * rng.standard_normal((tasks, 1)) + self.own * z
+        level, plan = self.level * rng.standard_normal((tasks, 1)), self._plan(rng, tasks)
+        own: Any = self.own
+        if "settled" in self.design:  # long tasks are alike
+            long = plan.sum(axis=1) > np.median(plan.sum(axis=1))
+            own = np.where(long, 0.1, 1.0)[:, None] * own
+        eta = self.effects() + level + own * z
         if self.rewards == "binary":
             eta = expit(math.log(self.base / (1 - self.base)) + eta)
         elif self.rewards == "count":
             eta = self.base * np.exp(eta)
-        return eta, self._plan(rng, tasks)
+        return eta, plan
 
     def _plan(self, rng: Rng, tasks: int) -> FloatArray:
         arms, pulls = self.arms, np.full((tasks, self.arms), float(self.pulls))
@@ -65,6 +70,10 @@ class Shape(NamedTuple):
             pulls = np.maximum(np.round(pulls * w * arms / w.sum()), 1)
         if "random" in self.design:  # every pull goes to an arm at random
             pulls = rng.multinomial(self.pulls * arms, np.full(arms, 1 / arms), tasks) * 1.0
+        if "hardly" in self.design:  # the better an arm the rarer; one task in 20 is long
+            long = np.where(rng.random(tasks) < 0.05, 10, 1)
+            chance = np.geomspace(0.01, 1, arms)[(-self.effects()).argsort().argsort()]
+            pulls = rng.multinomial(self.pulls * arms * long, chance / chance.sum()) * 1.0
         if "lengths" in self.design:
             pulls = np.maximum(np.round(pulls * np.exp(rng.normal(-0.32, 0.8, (tasks, 1)))), 1)
         if "rare" in self.design:  # arms occur in all tasks to 2 % of them
@@ -248,6 +257,14 @@ SHAPES: dict[str, tuple[int, int, Shape]] = {  # logs, of these with a truth of 
         40, 10, Shape(500, 10, 2, own=0.6, design="random")),
     "short: 1000 tasks, 30 pulls, 10 arms": (
         40, 10, Shape(1000, 10, 3, names=0.4, own=1.0, design="random")),
+    # long tasks are alike
+    "settled: 600 tasks, pooled is better": (
+        40, 10, Shape(600, 5, 16, names=0.25, own=0.8, design="lengths settled")),
+    # some short tasks did not pull some arms
+    "doubt: 1000 tasks, the best arm is hardly pulled": (
+        40, 10, Shape(1000, 5, 2, names=0.5, own=0.7, design="random hardly")),
+    "doubt: 300 tasks, 8 arms, pooled sampler": (
+        40, 10, Shape(300, 8, 4, names=0.4, own=0.75, logger="pooled", early=False)),
 }  # fmt: skip
 
 

@@ -200,6 +200,37 @@ def test_times_in_a_column_of_any_name_tell_rows_apart(tmp_path):
         fit(tmp_path / "log.csv", model="binary", structure="level", time="when")
 
 
+@pytest.mark.parametrize("how", ["one row each", "days", "wide"])
+def test_some_sums_that_are_there_twice_are_warned_of(how):
+    """As where two exports overlap: a tenth of the rows."""
+    rng = np.random.default_rng(8)
+    shape = 40, 2, 5 if how == "days" else 1
+    task, arm, day = (part.ravel() for part in np.indices(shape))
+    log = pd.DataFrame({"task": task, "arm": np.array(["a", "b"])[arm], "day": day})
+    log["n"] = rng.integers(100, 999, len(log))
+    log["s"] = rng.binomial(log.n, 0.1)
+    log["day"] = pd.Timestamp("2026-01-01") + pd.to_timedelta(day, "D")
+    columns = {"pulls": "n", "reward": "s", "time": "day"}
+    if how != "days":
+        log = log.drop(columns="day")
+        del columns["time"]
+    if how == "wide":
+        log = log.pivot(index="task", columns="arm").reset_index()
+        log.columns = ["task", "n_a", "n_b", "s_a", "s_b"]
+        columns = {"pulls": "n_{arm}", "reward": "s_{arm}"}
+    with pytest.warns(UserWarning, match=r"are in it once more: is the log duplicated\?"):
+        fit(pd.concat([log, log[::10]]), model="binary", structure="level", **columns)
+    fit(log, model="binary", structure="level", **columns)  # warnings are errors here
+
+
+def test_small_sums_that_are_alike_are_no_duplicates():
+    """Batches of five, of which nobody knows the day, and hardly any click."""
+    rng = np.random.default_rng(9)
+    log = pd.DataFrame({"task": np.arange(900) // 6 % 50, "arm": "a", "n": 5})
+    log["s"] = rng.binomial(5, 0.01, 900)
+    fit(log, model="binary", structure="independent", pulls="n", reward="s")
+
+
 def test_tasks_and_arms_that_are_swapped_are_warned_of():
     log = rows(np.random.default_rng(7), "binary", tasks=40)
     with pytest.warns(UserWarning, match="2 tasks and 40 arms: are the columns of tasks and arms"):

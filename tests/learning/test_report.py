@@ -1,5 +1,6 @@
 """The report of a fit: what the prior is worth, tasks unlike the rest, text, figures, files."""
 
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -7,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 from adats import plots
 from adats.learning.analysis import analyse
@@ -136,7 +137,7 @@ def test_one_odd_linear_task_is_found_and_no_other():
     found = outliers(table := linear_table(theta, 8, rng), fit(table), most=3)
     assert [task.task for task in found if task.flagged] == ["t17"]
     assert len(found) == 3
-    assert "where 2 is usual, from 8 rows" in found[0].what
+    assert "where 2 is usual, from 8 rewards" in found[0].what
 
 
 def test_the_distance_of_a_linear_task_is_that_of_its_marginal():
@@ -175,7 +176,7 @@ def test_tasks_without_rows_are_never_unlike():
     cells[2] = 0.0
     table = replace(table, table=cells)
     last = outliers(table, fit(table), most=6)[-1]
-    assert (last.task, last.chance, last.what) == ("t2", 1.0, "no rows")
+    assert (last.task, last.chance, last.what) == ("t2", 1.0, "no rewards")
 
 
 # the report
@@ -306,6 +307,19 @@ def test_tasks_that_do_not_differ_are_called_so():
     text = report_text(replace(found, fitted=replace(found.fitted, rewards=none)))
     assert "Tasks hardly differ: one task for all would do as well." in text
     assert "| over 10,000 |" in text
+
+
+def test_rare_clicks_in_long_tasks_are_not_called_alike():
+    """The prior is worth tens of thousands of pulls there, and tasks have many more."""
+    rng = np.random.default_rng(12)
+    theta = special.expit(-5.3 + 0.06 * rng.standard_normal((40, 2)))
+    wins = rng.binomial(200_000, theta).astype(float)
+    sums = np.stack([np.full(theta.shape, 200_000.0), wins, wins], axis=1)
+    table = ArmTable(BinaryStats, tuple(range(40)), ("red", "blue"), sums)
+    text = report_text(analyse(table, model="binary", structure="independent"))
+    assert "Tasks hardly differ" not in text
+    (worth,) = re.findall(r"as if it had already seen about (\S+) pulls of every arm", text)
+    assert 10_000 < float(worth.replace(",", "")) < 100_000  # about 1 / (0.06² · 0.005)
 
 
 def test_a_report_that_fails_writes_nothing(tmp_path, monkeypatch):

@@ -19,16 +19,18 @@ from adats.learning.savings import (
     without_luck,
 )
 from adats.learning.verdict import (
+    HARDLY,
+    MOSTLY,
     Early,
     by_propensity,
     dealt_within_tasks,
     judged,
     level_matters,
     names_matter,
-    offered,
     pulls_by_name,
     pulls_drift,
     pulls_follow_rewards,
+    unseen,
     verdict,
 )
 
@@ -304,24 +306,62 @@ def test_arms_that_short_tasks_did_not_pull_could_be_chosen(tasks, rows, arms, g
     assert any("taken to have had the others to choose from" in why for why in found.reasons)
 
 
-def test_which_arms_were_offered():
+def test_how_many_arms_were_there_that_tasks_did_not_pull():
     rng = np.random.default_rng(3)
     short = rows_at_random(rng, 400, 8, np.zeros(6), 0.5).pulls
-    assert offered(short).all()
+    assert unseen(short) > MOSTLY
     once = np.eye(3)[rng.integers(3, size=500)]  # tasks of a single row
-    assert offered(once).all()
+    assert unseen(once) > MOSTLY
     uneven = rng.multinomial(10, [0.5, 0.3, 0.1, 0.05, 0.05], 300) * 1.0
-    assert offered(uneven).all()
+    assert unseen(uneven) > MOSTLY
     rare = np.column_stack([short, np.zeros(400)])
-    rare[7, 6] = 2.0
-    assert offered(rare)[:, :6].all()
-    assert offered(rare)[:, 6].sum() == 1  # an arm of one task
+    rare[7, 6] = 2.0  # an arm of one task is not missing in the others
+    assert unseen(rare) == unseen(short)
+    lengths = rng.choice([10, 100], 1000, p=[0.95, 0.05])
+    mixed = rng.multinomial(lengths, [0.3, 0.3, 0.3, 0.09, 0.01]) * 1.0
+    assert unseen(mixed) > MOSTLY  # all together say a third
     own = rng.poisson(3.0, (300, 12)) * (rng.random((300, 12)).argsort(axis=1) < 4) * 1.0
-    assert offered(own) is None  # each task has four of its own
-    assert offered(np.eye(50)) is None  # an arm a task
-    assert offered(np.ones((20, 3))) is None  # nothing is missing
+    assert unseen(own) < 0.1  # each task has four of its own
+    assert unseen(100 * own) == 0.0
+    assert unseen(np.eye(50)) == 0.0  # an arm a task
+    assert unseen(np.ones((20, 3))) == 0.0  # nothing is missing
     long = rows_at_random(rng, 100, 300, np.zeros(4), 0.5).pulls
-    assert offered(long) is None
+    assert unseen(long) == 0.0
+
+
+def test_the_best_arm_that_short_tasks_hardly_pull():
+    """All could choose it, and one agent for all knows it; only the long tasks show it."""
+    rng = np.random.default_rng(21)
+    lengths = rng.choice([10, 100], 1000, p=[0.95, 0.05])
+    pulls = rng.multinomial(lengths, [0.3, 0.3, 0.3, 0.09, 0.01]) * 1.0
+    effects = np.array([-0.55, -0.25, -0.05, 0.05, 0.8])
+    theta = effects + 0.7 * rng.standard_normal(pulls.shape)
+    sums = theta * pulls + np.sqrt(pulls) * rng.standard_normal(pulls.shape)
+    rest = rng.chisquare(np.maximum(pulls - 1, 1)) * (pulls > 1)
+    counts = counted(pulls, sums, "gaussian", sums**2 / np.maximum(pulls, 1) + rest)
+    assert verdict(counts, rng=rng).answer != "share"
+    own = module._rehearsed(counts, rng)  # as if each task had only what it pulled
+    assert own.over_pooled.part > 0.05
+
+
+@pytest.mark.parametrize(("own", "answer"), [(0.8, "too little data"), (1.0, "share")])
+def test_share_only_if_it_holds_with_the_arms_that_were_not_pulled_too(own, answer):
+    """Tasks have ten rows and three arms of six: some of the others could have been there."""
+    rng = np.random.default_rng(22)
+    had = rng.random((900, 6)).argsort(axis=1) < 3
+    pulls = np.array([rng.multinomial(10, here / 3) for here in had]) * 1.0
+    theta = 0.4 * np.linspace(-1, 1, 6) + own * rng.standard_normal(pulls.shape)
+    sums = theta * pulls + np.sqrt(pulls) * rng.standard_normal(pulls.shape)
+    rest = rng.chisquare(np.maximum(pulls - 1, 1)) * (pulls > 1)
+    counts = counted(pulls, sums, "gaussian", sums**2 / np.maximum(pulls, 1) + rest)
+    assert HARDLY < unseen(pulls) < MOSTLY
+    alone = module._rehearsed(counts, rng)
+    assert alone.answer == "share"
+    found = verdict(counts, rng=rng)
+    assert found.answer == answer
+    doubt = "does not tell whether tasks could choose from arms that they did not pull"
+    assert (doubt in found.reasons[0]) == (answer != "share")
+    assert found.over_pooled.part <= alone.over_pooled.part + 0.02
 
 
 def test_the_rule():

@@ -1,5 +1,7 @@
 """What there is to look at: one call for a prior, a task, the allocation, and a comparison."""
 
+from itertools import pairwise
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -53,6 +55,18 @@ def test_the_allocation_over_time_of_records_and_of_a_frame(agent):
     assert axes.get_ylim() == (0, 100)
     with pytest.raises(ValueError, match="no allocation without pulls"):
         plots.allocation([])
+
+
+@pytest.mark.parametrize("days", [0.2, 3, 70, 900])
+def test_dates_of_an_allocation_do_not_overlap(days):
+    time = 1_767_571_200 + 86_400 * np.linspace(0, days, 12)
+    records = [{"task": 0, "arm": "ab"[i % 2], "reward": 0, "time": t} for i, t in enumerate(time)]
+    figure = plots.allocation(records)
+    plots.rendered(figure, "png")
+    boxes = [label.get_window_extent() for label in figure.axes[0].get_xticklabels()]
+    shown = sorted((box.x0, box.x1) for box in boxes if box.width > 0)
+    assert len(shown) > 2
+    assert all(end < start for (_, end), (start, _) in pairwise(shown))
 
 
 def test_what_cannot_be_drawn_is_said():

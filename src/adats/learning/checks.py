@@ -142,8 +142,9 @@ def duplicated(log: Any, *, tasks: Sequence[Task], **columns: Any) -> tuple[str,
     """A warning where rows of some tasks are in the log twice.
 
     Rows of one decision and arm are the same row. Without decisions: where times tell rows of a
-    task apart, rows that are alike in all columns are; and where they do not, if nearly all
-    different rows come an even number of times.
+    task apart (or where rows are sums, and each task and arm has one of them at a time), rows that
+    are alike in all columns are; and where they do not, if nearly all different rows come an even
+    number of times.
     """
     use = planned(log, **columns)
     keys = {name: column.name for name, column in use.keys.items()}
@@ -163,7 +164,8 @@ def duplicated(log: Any, *, tasks: Sequence[Task], **columns: Any) -> tuple[str,
     again = float(n.sum()) - n.size
     if n.size < GROUPS or not again:
         return ()
-    if np.mean(n % 2 == 1) <= SHARE or (again > SHARE * n.sum() and _times_tell(use, found, keys)):
+    tell = _sums_tell if "pulls" in use.numbers else _times_tell
+    if np.mean(n % 2 == 1) <= SHARE or (again > SHARE * n.sum() and tell(use, found, keys)):
         return (_text(again, found, "are in it once more"),)
     return ()
 
@@ -182,6 +184,17 @@ def _times_tell(use: Plan, found: Any, keys: dict[str, str]) -> bool:
     times = found[use.time].to_pylist()
     pairs = set(zip(found[keys["task"]].to_pylist(), times, strict=True))
     return len(pairs) > (1 - SHARE) * len(found) and not _whole_hours(times)
+
+
+def _sums_tell(use: Plan, found: Any, keys: dict[str, str]) -> bool:
+    """Whether different sums are of different tasks, arms and times; and, where there are no
+    times, are so many numbers that two batches are hardly ever alike."""
+    names = [*keys.values(), *([] if use.time is None else [use.time])]
+    cells = len(set(zip(*(found[name].to_pylist() for name in names), strict=True)))
+    numbers = [use.numbers[name].name for name in ("pulls", "y")]
+    sums = len(set(zip(*(found[name].to_pylist() for name in numbers), strict=True)))
+    apart = cells > (1 - SHARE) * len(found)
+    return apart and (use.time is not None or sums > len(found) / 2)
 
 
 def _whole_hours(times: list[Any]) -> bool:
@@ -510,8 +523,8 @@ def _distances(prior: Any, table: LinearTable) -> tuple[FloatArray, FloatArray]:
 def _linear_chance(prior: Any, one: LinearTable) -> tuple[float, str]:
     far, rank = (float(value[0]) for value in _distances(prior, one))
     if rank == 0:
-        return 1.0, "no rows"
-    what = f"squared distance {far:.1f}, where {rank:.0f} is usual, from {_rows(one.n[0])}"
+        return 1.0, "no rewards"
+    what = f"squared distance {far:.1f}, where {rank:.0f} is usual, from {_rewards(one.n[0])}"
     return float(gammaincc(rank / 2, far / 2)), what
 
 
@@ -539,19 +552,19 @@ def _arm_chance(prior: ProductArms, one: ArmTable) -> tuple[float, str]:
     """That of the worst arm, times the number of arms pulled."""
     pulled = np.flatnonzero(one.table[0, 0] > 0)
     if not pulled.size:
-        return 1.0, "no rows"
+        return 1.0, "no rewards"
     prior, (count, total) = prior.columns(pulled.tolist()), one.table[0, :2, pulled].T
     chances = _tails(prior, count, total)
     k = int(np.argmin(chances))
     what = (
-        f"arm {one.arms[pulled[k]]}: {total[k] / count[k]:.3g} on average in {_rows(count[k])}, "
+        f"arm {one.arms[pulled[k]]}: {total[k] / count[k]:.3g} on average in {_rewards(count[k])}, "
         f"where {prior.mean[k]:.3g} ± {_spread(prior, count)[k]:.2g} is usual"
     )
     return min(1.0, float(chances[k]) * pulled.size), what
 
 
-def _rows(count: float) -> str:
-    return f"{count:.0f} row{'s' if count > 1 else ''}"
+def _rewards(count: float) -> str:
+    return f"{count:,.0f} reward{'s' if count > 1 else ''}"
 
 
 def _tails(prior: ProductArms, count: FloatArray, total: FloatArray) -> FloatArray:

@@ -38,7 +38,8 @@ from adats.models.latent.spreads import Learned, Log, learn_full, learn_level
 
 SIDE = 11  # candidates along each side of the grid
 REACH = 4.0  # of the first grid, around the pooled mean: logits, or logarithms
-STRENGTHS = (0.1, 1e4)  # of the first grid: pseudo-pulls of a beta, pseudo-events of a gamma
+# of the first grid: pseudo-pulls of a beta, pseudo-events of a gamma; more where a task has more
+STRENGTHS = (0.1, 1e4)
 DEEP = 8.0  # where the log evidence is so far below the best, a grid ends
 ROUNDS = 20
 CHUNK = 4096  # different tasks at a time
@@ -295,7 +296,7 @@ def _arm(
     count, total = table[:, 0].sum(), table[:, 1].sum()
     centre = float(FAMILIES[family.MODEL].eta((total + 0.5) / (count + 1)))
     low = np.array([centre - REACH, np.log(STRENGTHS[0])])
-    high = np.array([centre + REACH, np.log(STRENGTHS[1])])
+    high = np.array([centre + REACH, np.log(max(STRENGTHS[1], cells.max(initial=0.0)))])
     for _ in range(ROUNDS):
         sides = np.linspace(low, high, SIDE)
         parameters = _candidates(family, sides)

@@ -16,7 +16,7 @@ from adats.models.core.types import FloatArray, Rng
 Structure = Literal["auto", "independent", "level", "full", "exchangeable", "features"]
 SIMPLE = ("exchangeable", "independent", "level", "features", "full")  # the simplest first
 ABOUT = {
-    "independent": "every arm by itself",
+    "independent": "every arm has a mean and a spread of its own",
     "exchangeable": "names of arms mean nothing; their level and spread are shared",
     "level": "arms have means of their own, and a level that the arms of a task share",
     "full": "any covariance between arms",

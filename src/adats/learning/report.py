@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from adats.learning.analysis import Analysis
 
 LINES = 100  # of a table
-MANY = 1e4  # pulls: a prior that is worth more says that tasks do not differ
+MANY = 1e4  # pulls: more than in any task, and tasks hardly differ
 WHAT_TO_DO = {
     "share": "Start new tasks from this prior",
     "one for all": "Let one agent serve all tasks",
@@ -132,7 +132,7 @@ def report_text(found: "Analysis", command: str | None = None) -> str:
         *_fit(found),
         *_example(found),
         "## How much tasks differ",
-        _differ(found.worth, linear),
+        _differ(found.worth, linear, float(found.table.pulls.max())),
         *_without_names(found),
         "## Calibration",
         *_calibration(found.calibration),
@@ -153,7 +153,7 @@ def _log(found: "Analysis") -> str:
     what = "feature" if table.arms is None else "arm"
     size = len(table.names)
     text = (
-        f"The log: {len(table):,} tasks, {table.pulls.sum():,.0f} rows, "
+        f"The log: {len(table):,} tasks, {table.pulls.sum():,.0f} rewards, "
         f"{size} {what}{'s' if size > 1 else ''}, model `{table.model}`"
     )
     if table.since is not None:
@@ -179,7 +179,8 @@ def _judged(found: "Analysis", linear: bool) -> list[str]:
         ]
     return [
         "## Why",
-        f"{said} A *saving* is the part of a rival's regret that Thompson sampling with the shared "
+        f"{said} *Regret* is the reward that a task loses by not always pulling its best arm; a "
+        "*saving* is the part of a rival's regret that Thompson sampling with the shared "
         "prior saves in a new task with the arms and the length of the log's own (or, where "
         "sharing loses more, the part of its regret that the rival saves): what the model "
         "promises, over all that the log leaves possible. Tasks that were *held out* had no say in "
@@ -252,7 +253,7 @@ def _prior(found: "Analysis") -> str:
         first = {
             "arm": list(table.names),
             "tasks": [f"{count:,}" for count in (pulls > 0).sum(axis=0)],
-            "rows": [f"{count:,.0f}" for count in pulls.sum(axis=0)],
+            "rewards": [f"{count:,.0f}" for count in pulls.sum(axis=0)],
         }
         columns = first | columns | {"worth in pulls": [_pulls(value) for value in worth.pulls]}
     rows = list(zip(*columns.values(), strict=True))
@@ -339,7 +340,7 @@ def _pulls(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
 
 
-def _differ(worth: Worth, linear: bool) -> str:
+def _differ(worth: Worth, linear: bool, longest: float) -> str:
     if linear:
         where, what = "the reward of an average row", "rows"
         between, within = float(worth.between.sum()), float(worth.within[0])
@@ -350,9 +351,10 @@ def _differ(worth: Worth, linear: bool) -> str:
         f"Of the variance of {where}, {between / (between + within):.0%} lies between tasks "
         f"({between:.3g}) and {within / (between + within):.0%} within a task ({within:.3g}). "
     )
-    if worth.typical > MANY:
+    if worth.typical > max(MANY, longest):
         return text + "Tasks hardly differ: one task for all would do as well."
-    text += f"A new task starts as if it had already seen about {_pulls(worth.typical)} {what}"
+    typical = f"{worth.typical:,.0f}" if worth.typical > MANY else _pulls(worth.typical)
+    text += f"A new task starts as if it had already seen about {typical} {what}"
     if linear:
         text += (
             f": {_pulls(worth.pulls.min())} in the direction in which tasks differ most, "

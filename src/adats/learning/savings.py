@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import chdtrc
 
 from adats.learning.effects import (
     FURTHEST,
@@ -40,6 +41,9 @@ APPROXIMATE = 0.007  # standard error of what is approximate: batches, linearise
 WIDENED = 1.08  # errors of savings, by pilots
 Z90 = 1.645
 GROWTH = 1.2  # of batches
+LENGTHS = 4  # groups of tasks from short to long
+OFTEN = 20  # tasks in a group, at least
+CLEARLY = 0.001  # of the test whether spreads depend on lengths
 DRAWS = 4  # of the belief in a batch; its pulls are dealt to them
 
 
@@ -144,7 +148,8 @@ def possible(counts: TaskCounts, found: Fits, rng: Rng) -> Possible:
     rows = counts.take(task)
     heavy = tails(found.work, found.effects)
     which = rng.choice(len(TAILS), size, p=heavy.weight)
-    here, some, scale = rows.here, which < len(TAILS) - 1, own * heavy.scale[which]
+    here, some = rows.here, which < len(TAILS) - 1
+    scale = own * heavy.scale[which] * by_length(counts, found)[task]
     tail = TAILS[which[some], None]
     mixes = [_first_choices(prior, here, rng) for prior in (priors[2], priors[0])]
     mixes.append(here / here.sum(axis=1, keepdims=True))
@@ -165,6 +170,45 @@ def possible(counts: TaskCounts, found: Fits, rng: Rng) -> Possible:
     lost = np.stack([best * n.sum(axis=1) - (n * theta).sum(axis=1) for n in pulls])
     features = [*_features(counts, priors, a), own, level, 1 / TAILS[which]]
     return Possible(task, np.stack(features, axis=1), controls, lost)
+
+
+def by_length(counts: TaskCounts, found: Fits) -> FloatArray:
+    """Spread of own effects in tasks of about this length over σ_0, where that clearly differs.
+
+    As where tests end as soon as a winner is seen: long ones are alike. By the score of σ_0² in
+    groups of tasks from short to long, with errors taken over tasks; else 1 for every task.
+    """
+    tasks, same = len(counts.lengths), np.ones(len(counts.lengths))
+    edges = np.quantile(counts.lengths, np.linspace(0, 1, min(LENGTHS, tasks // OFTEN) + 1)[1:-1])
+    group = np.unique(np.searchsorted(edges, counts.lengths), return_inverse=True)[1]
+    own = found.effects.spreads.own
+    if group.max() == 0 or not own > 0:
+        return same
+    score, known = own_score(found.work, found.effects)
+    size = np.bincount(group)
+    info = np.bincount(group, known)
+    more = np.bincount(group, score) / info  # of σ_0²
+    rest = score - more[group] * known
+    seen = np.bincount(group, rest**2) * size / np.maximum(size - 1, 1)
+    var = np.maximum(seen, info) / info**2  # in the model the score varies by its information
+    all_more = (more / var).sum() / (1 / var).sum()
+    if chdtrc(len(more) - 1, ((more - all_more) ** 2 / var).sum()) > CLEARLY:
+        return same
+    factor: FloatArray = np.sqrt(np.maximum(own + more, 0.0) / own)
+    return factor[group]
+
+
+def own_score(work: Working, effects: Effects) -> tuple[FloatArray, FloatArray]:
+    """Slope of each task's log density by σ_0², and its Fisher information."""
+    prior, own = effects.prior, effects.spreads.own
+    w = work.pulls / (work.pulls * own + work.phi)
+    d = prior.level / (1.0 + prior.level * w.sum(axis=1, keepdims=True))
+    gap = work.means - prior.mean
+    pull = w * (gap - d * (w * gap).sum(axis=1, keepdims=True))  # V⁻¹ gap
+    score = 0.5 * (pull**2 - w + d * w**2).sum(axis=1)
+    squares = (w**2).sum(axis=1)
+    known = 0.5 * (squares - 2 * d[:, 0] * (w**3).sum(axis=1) + (d[:, 0] * squares) ** 2)
+    return score, known
 
 
 def _first_choices(prior: Prior, here: BoolArray, rng: Rng) -> FloatArray:

@@ -6,7 +6,7 @@ possible; that it gains at all is tested on tasks that were held out. docs/math/
 """
 
 import math
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.special import chdtrc, ndtr
@@ -28,6 +28,8 @@ SURE = 2.054  # standard errors: 98 %, of held-out gains and of savings
 WORTH = 0.05  # the part of the regret below which a saving is not worth the trouble
 MANY = 400  # tasks from which on permutations are replaced by their limit
 USUAL = 0.1  # of the tasks of an average arm: arms of fewer were not offered to all
+MOSTLY = 0.5  # of empty cells: if more were there to choose from, all were
+HARDLY = 0.01  # if less, each task had arms of its own; between the two nobody knows
 OFTEN = 20  # tasks that an arm must occur in for that limit
 PERMUTATIONS = 399
 SMALL = 1e-9  # a chance that nobody need know better
@@ -79,7 +81,18 @@ def verdict(
         reason = adaptive(counts, first, rng)
         if reason:
             return nothing(reason, "cannot tell from this log")
-    counts = counts._replace(offered=offered(counts.pulls))
+    part = unseen(counts.pulls)
+    all_arms = counts._replace(offered=counts.pulls + _usual(counts.pulls) > 0)
+    if part > MOSTLY:
+        return _rehearsed(all_arms, rng)
+    found = _rehearsed(counts, rng)
+    if part < HARDLY or found.answer != "share":
+        return found
+    return _cautious(found, _rehearsed(all_arms, rng))
+
+
+def _rehearsed(counts: TaskCounts, rng: Rng) -> Verdict:
+    """The verdict, given which arms tasks can choose from."""
     if (counts.here.sum(axis=1) < 2).all():
         return nothing("no task had two arms to choose from")
     means = counts.means[counts.pulls > 0]
@@ -93,20 +106,43 @@ def verdict(
     return said._replace(reasons=(*said.reasons, *_choice(counts)))
 
 
-def offered(pulls: FloatArray) -> BoolArray | None:
-    """The arms that each task could choose from, if some that it did not pull are among them.
+def unseen(pulls: FloatArray) -> float:
+    """The part of empty cells that were there to choose from, at least.
 
     From cells with one pull and with two Chao (1984) estimates how many have none though they were
-    there. If that is most of the empty ones, tasks were too short to pull all that they were
-    offered; else each had arms of its own.
+    there. That is less than there are where cells differ, so it is also done by itself for each arm
+    in tasks of about one length, and the larger is taken.
     """
-    here = pulls > 0
-    tasks_of = here.sum(axis=0)
-    usual = (tasks_of > 1) & (tasks_of >= USUAL * tasks_of.mean())
-    empty = int((~here[:, usual]).sum())
-    once, twice = int((here & (pulls <= 1)).sum()), int(((pulls > 1) & (pulls <= 2)).sum())
-    unseen = once * (once - 1) / (2 * (twice + 1))
-    return here | usual if empty and unseen > empty / 2 else None
+    pulls = pulls[:, _usual(pulls)]
+    doubled = np.floor(np.log2(np.maximum(pulls.sum(axis=1), 1.0)))
+    lengths = doubled == np.unique(doubled)[:, None]
+    kinds = (pulls <= 0, (pulls > 0) & (pulls <= 1), (pulls > 1) & (pulls <= 2))
+    empty, once, twice = (lengths.astype(np.float64) @ kind for kind in kinds)
+
+    def there(empty: Any, once: Any, twice: Any) -> Any:
+        return np.minimum(once * (once - 1) / (2 * (twice + 1)), empty)
+
+    apart = there(empty, once, twice).sum()
+    together = there(empty.sum(), once.sum(), twice.sum())
+    return float(max(apart, together) / max(empty.sum(), 1.0))
+
+
+def _usual(pulls: FloatArray) -> BoolArray:
+    """The arms that are in so many tasks that all may have been offered them."""
+    tasks_of = (pulls > 0).sum(axis=0)
+    return np.asarray((tasks_of > 1) & (tasks_of >= USUAL * tasks_of.mean()))
+
+
+def _cautious(own: Verdict, every: Verdict) -> Verdict:
+    """Of a log that does not say whether tasks could choose from arms that they did not pull."""
+    if every.answer == "share":
+        return min(own, every, key=lambda found: found.saving)
+    reason = (
+        "the log does not tell whether tasks could choose from arms that they did not pull: if "
+        f"they could not, {own.reasons[0]}; if they could, {every.reasons[0]}"
+    )
+    reasons = (reason, every.reasons[1])
+    return every._replace(answer="too little data", reasons=reasons)
 
 
 def _choice(counts: TaskCounts) -> tuple[str, ...]:

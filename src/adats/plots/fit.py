@@ -161,6 +161,8 @@ def compare_figure(names: Sequence[str], priors: Mapping[str, FloatArray]) -> "F
 
 def allocation_figure(time: FloatArray, shares: FloatArray, names: Sequence[str]) -> "Figure":
     """Which part of the pulls each arm got, at times in seconds since 1970, or in any order."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
     most = len(AREA)
     order = np.argsort(-shares.sum(axis=0), kind="stable")
     parts = [shares[:, k] for k in order[:most]]
@@ -179,7 +181,9 @@ def allocation_figure(time: FloatArray, shares: FloatArray, names: Sequence[str]
         axes.set_ylabel("part of the pulls, %")
         axes.set_xlabel("time")
         if dated:
-            figure.autofmt_xdate(rotation=0, ha="center")
+            locator: Any = AutoDateLocator(minticks=3, maxticks=6)  # type: ignore[no-untyped-call]
+            axes.xaxis.set_major_locator(locator)
+            axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
         _plain(axes, "y")
         _legend(figure, min(len(labels), 5))
     return figure
