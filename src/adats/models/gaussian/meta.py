@@ -194,10 +194,14 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
         known = self._known_mu
         if known is None:
             m, h, _ = self.total.value().reshape(3, -1)
-            m = np.maximum(m, 0.0)  # below it is round-off, of a message that is out
-            known = meta_posterior(self.scales.meta_mean, self.scales.meta_variance, m, h)
+            known = self._mu_of(m, h)
             put(self, "_known_mu", known)
         return known
+
+    def _mu_of(self, m: FloatArray, h: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The same of other sums. M below 0 is round-off, of a message that went out."""
+        scales = self.scales
+        return meta_posterior(scales.meta_mean, scales.meta_variance, np.maximum(m, 0.0), h)
 
     @property
     def mean(self) -> FloatArray:
@@ -326,8 +330,7 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
         scales = self.scales
         others = kept * self.total.high - weight * old.message + kept * self.total.low
         m, h, _ = others.reshape(3, -1)
-        m = np.maximum(m, 0.0)  # below it is round-off, of a message that is out
-        mu, variance = meta_posterior(scales.meta_mean, scales.meta_variance, m, h)
+        mu, variance = self._mu_of(m, h)
         variance += scales.task_variance
         count, total, _ = stats.table
         mean, keep = posterior_of_arm(mu, variance * scales.constants[2], count, total)
@@ -344,8 +347,7 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
 
     def posterior_apart_many(self, digests: GaussianDigests, changes: FloatArray) -> GaussianArms:
         m, h, _ = np.split(self.total.value() + changes, 3, axis=1)
-        mu = meta_posterior(self.scales.meta_mean, self.scales.meta_variance, m, h)
-        return self.with_sum(self.total, *mu).posterior_many(digests)
+        return self.with_sum(self.total, *self._mu_of(m, h)).posterior_many(digests)
 
     def sample(self, rng: Rng) -> FloatArray:
         mean, variance = self._mu
