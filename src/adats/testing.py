@@ -173,6 +173,13 @@ def check_meta(
         conditioned = others.task_prior(design=phi).condition(stats.scaled(0.25))
         found, expected = _look(swapped.posterior(aged)), _look(conditioned.belief)
         _alike("posterior of pulls that weigh less", found, expected, tolerance)
+        for now in (digest.stats.scaled(0.25), digest.stats):
+            found_aged, sum_aged = full.replace_aged(digest, now, (), 0.5, 0.5)
+            wanted = seen(others.absorb(found_aged.message))
+            _alike("replace_aged = faded and replace_task", seen(sum_aged), wanted)
+            expected = _look(sum_aged.posterior(found_aged))
+            found = _look(full.posterior_aged(digest, now, 0.5, 0.5))
+            _alike("posterior_aged = posterior after replace_aged", found, expected)
     again, kept_weights = faded.renew(digests, [0.5] * len(digests))
     wanted = seen(_absorbed(less, [0.5 * digest.message for digest in again]))
     _alike("renew keeps the weights", seen(kept_weights), wanted)

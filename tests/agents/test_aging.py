@@ -98,6 +98,69 @@ def test_beliefs_are_those_of_the_weighted_log(name, lives):
                 np.testing.assert_allclose(found.scale, wanted.scale, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("lives", LIVES)
+@pytest.mark.parametrize("name", EXACT + SITES)
+def test_a_quick_look_sees_what_a_long_one_does(name, lives):
+    """`belief_at` makes no sum; `present` does."""
+    case, agent = ALL[name], agent_of(name, lives)
+    for row in a_log(case, 60):
+        tell(agent, case, row)
+    state = agent.state()
+    for gap in (0.0, 0.7, 40.0, 4000.0):
+        for task in state.tasks.values():
+            where = (state.meta, state.time, task, state.time + gap)
+            quick = state.setup.belief_at(*where)
+            long = state.setup.source.posterior(*state.setup.present(*where))
+            np.testing.assert_allclose(quick.mean, long.mean, rtol=1e-12, atol=1e-12)
+            np.testing.assert_allclose(quick.scale, long.scale, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("lives", LIVES)
+def test_a_decision_is_drawn_from_the_belief_of_the_weighted_log(lives):
+    case, agent = ALL["gaussian"], agent_of("gaussian", lives)
+    rows = a_log(case, 60)
+    for row in rows:
+        tell(agent, case, row)
+    now = max(row[-1] for row in rows) + 1.5
+    for task in (0, 1, 2, 3, 0):
+        wanted = weighted(case, rows, task, now, aging_of(lives))
+        before = agent.state().rng.bit_generator.state
+        theta = wanted.sample(agent.state().rng)
+        agent.state().rng.bit_generator.state = before
+        assert agent.ask(task, time=now).action == theta.argmax()
+
+
+def test_round_off_of_a_message_that_is_out_is_no_negative_variance():
+    """A message of 1e12 fades with one half-life, the task's own rewards with another."""
+    meta = adats.GaussianMeta([0.0], 1e7, task_scale=0.0, noise=1e-6)
+    for seed in range(60):
+        agent = adats.AdaTS(meta, seed=1, half_life=0.01, prior_half_life=3.0)
+        rng, now = np.random.default_rng(seed), 0.0
+        for _ in range(100):
+            now += rng.exponential(0.3)
+            agent.tell(task="a", action=0, reward=5.0, time=now)
+        state = agent.state()
+        for time in (now + 0.5, now + 3.0):
+            meta_then, task = state.setup.present(state.meta, now, state.tasks["a"], time)
+            for belief in (agent.posterior("a", time=time), meta_then.posterior(task.digest)):
+                assert 0.0 < belief.scale[0] <= 1e7
+
+
+def test_a_task_whose_own_rewards_keep_their_weight_is_not_worked_out_again(monkeypatch):
+    case, agent = ALL["linear"], agent_of("linear", (None, 5.0))
+    rows = a_log(case, 40, late=0.0)
+    for row in rows:
+        tell(agent, case, row)
+    calls, digest = [], adats.LinearMeta.digest
+    monkeypatch.setattr(
+        adats.LinearMeta, "digest", lambda *a, **k: calls.append(1) or digest(*a, **k)
+    )
+    assert agent.ask(0, time=rows[-1][-1] + 2.0).task == 0
+    assert not calls
+    tell(agent, case, rows[0])
+    assert calls
+
+
 def test_a_weighted_reward_is_one_with_more_noise():
     """By the joint Gaussian written out: a weight w is a noise of σ/√w."""
     case, lives = ALL["linear"], (3.0, None)
@@ -195,7 +258,9 @@ def settled(case, rows, task, now, aging, passes=12):
     return meta.posterior(meta.digest(stats, design=case.design(task)))
 
 
-@pytest.mark.parametrize(("lives", "rewards"), [((3.0, 5.0), 60), ((20.0, 60.0), 300)])
+@pytest.mark.parametrize(
+    ("lives", "rewards"), [((3.0, 5.0), 60), ((20.0, 60.0), 300), ((None, 5.0), 60)]
+)
 @pytest.mark.parametrize("name", SITES)
 def test_sites_are_those_of_the_weighted_log(name, lives, rewards):
     """They are found one after another, some of them anew: off by 0.05 sd at worst."""

@@ -172,6 +172,21 @@ def test_a_batch_is_looked_at_reward_by_reward_and_a_bad_one_not_at_all():
     assert one.state().detector.watch.to_dict() == many.state().detector.watch.to_dict()
 
 
+@pytest.mark.parametrize(
+    "lives", [{}, {"half_life": 1, "clock": "pulls"}, {"half_life": 3.0, "prior_half_life": 5.0}]
+)
+def test_rewards_that_come_at_once_are_looked_at_one_after_another(lives):
+    meta = GaussianMeta([0.0, 0.0], 1.0, task_scale=0.5, noise=1.0)
+    once, each = (AdaTS(meta, seed=1, detect_changes=True, **lives) for _ in range(2))
+    for i in range(30):
+        time = {"time": float(i)} if "prior_half_life" in lives else {}
+        once.tell(task=i % 3, action=[0, 0, 1], reward=[2.0, 2.0, -2.0], **time)
+        for arm, reward in ((0, 2.0), (0, 2.0), (1, -2.0)):
+            each.tell(task=i % 3, action=arm, reward=reward, **time)
+    found, wanted = (evidence(agent.state().detector.watch) for agent in (once, each))
+    assert found == pytest.approx(wanted, rel=1e-9)
+
+
 def test_arms_that_are_added_are_looked_at_too():
     agent = new("gaussian", detect_changes=True)
     play(agent, "gaussian", np.random.default_rng(0))

@@ -31,7 +31,7 @@ from adats.agents.oracles import Oracle
 from adats.agents.policies import Policy
 from adats.agents.prior_source import Drawn, Fixed, Known, Marginal, PriorSource
 from adats.agents.renewals import Renewals
-from adats.agents.steps import make_setup
+from adats.agents.steps import learned, make_setup
 from adats.agents.task_columns import ColumnBook
 from adats.agents.task_state import DictBook, TaskState, task_name
 from adats.models.core import checks
@@ -185,12 +185,16 @@ class Agent(BatchVerbs):
     def posterior(self, task: Task, *, time: float | None = None) -> Any:
         """The belief over theta of this task, from all data that the agent uses; where rewards
         age, at a time, or at that of the newest reward."""
-        return self._setup.source.posterior(*self._shown(self._known(task), time))
+        now = self._time_shown(time)
+        return self._setup.belief_at(self._meta, self._time, self._known(task), now)
+
+    def _time_shown(self, time: float | None) -> float:
+        """A time, or that of the newest reward."""
+        return self._time if time is None or self._setup.aging is None else self._now(time)
 
     def _shown(self, state: TaskState, time: float | None) -> tuple[MetaBelief, TaskState]:
         """What all taught, and a task, as they weigh at a time, or at that of the newest reward."""
-        now = self._time if time is None or self._setup.aging is None else self._now(time)
-        return self._setup.present(self._meta, self._time, state, now)
+        return self._setup.present(self._meta, self._time, state, self._time_shown(time))
 
     def summary(self, task: Task | None = None, *, time: float | None = None) -> SummaryTable:
         """A small table: of a task, what its arms did and what is believed of them; without one,
@@ -278,12 +282,15 @@ class Agent(BatchVerbs):
             rows = arms.rows(features, state.stats.pending_shape[0])
         if allowed is not None:
             mask = arms.mask(allowed, None if rows is None else len(rows))
-        meta, kept = self._meta, state
+        meta, kept, belief = self._meta, state, None
         if setup.aging is not None:
             now = self._now(time, asked=True)
             if state.digest is None and setup.source.LEARNS:  # after a load, or with a new arm
                 kept = state = state._replace(digest=state.digested(meta))
-            meta, state = setup.present(meta, self._time, state, now)
+            if setup.counts_pending or state.asked is not None or known is None:
+                meta, state = setup.present(meta, self._time, state, now)
+            else:
+                belief = setup.belief_at(meta, self._time, state, now)
         elif time is None:
             now = wall_clock() if self._clock == "seconds" else self._decisions + 1.0
         else:
@@ -294,7 +301,9 @@ class Agent(BatchVerbs):
             if known is None:
                 state = setup.drawn(meta, state, rng)
             draws = before["state"]["state"] if propensities and before else None
-            choice, state = setup.decide(meta, state, rng, rows, mask, horizon, draws=draws)
+            choice, state = setup.decide(
+                meta, state, rng, rows, mask, horizon, draws=draws, belief=belief
+            )
         except BaseException:
             if before is not None:
                 rng.bit_generator.state = before
@@ -526,18 +535,6 @@ class Agent(BatchVerbs):
         ):
             raise ValueError(f"task {task!r} was opened with another design; it cannot change")
         return known
-
-
-def learned(
-    stats: Any, pulled: Any, reward: Any, pulls: Any, successes: Any, keep: float = 1.0
-) -> Any:
-    """The statistics with a reward, or with so many pulls and the sum of their rewards."""
-    if pulls is None and successes is None:
-        return stats.add(pulled, reward) if keep == 1.0 else stats.add(pulled, reward, keep=keep)
-    if reward is None and pulls is not None and successes is not None:
-        options = {} if keep == 1.0 else {"keep": keep}
-        return stats.add_counts(pulled, pulls, successes, **options)
-    raise ValueError("give a reward, or pulls and successes")
 
 
 class AdaTS(Agent):

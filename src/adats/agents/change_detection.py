@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from adats.agents.steps import Setup
+from adats.agents.steps import Setup, learned
 from adats.agents.task_state import TaskState
 from adats.models.core.errors import InvalidValue
 from adats.models.core.types import Belief, FloatArray, JsonDict, MetaBelief, Task
@@ -217,7 +217,7 @@ def surprises(
         belief = meta.posterior(state.digested(meta))
         found.append(surprise(prior, belief, action, float(reward)))
         if several:
-            stats = state.stats.add(action, reward)
+            stats = learned(state.stats, action, reward, None, None, setup.keep)
             state, meta = setup.learn(meta, state, stats, action, decided=False)
     return found
 

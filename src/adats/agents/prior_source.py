@@ -6,7 +6,7 @@ from numpy.typing import ArrayLike
 
 from adats.agents.task_state import TaskState
 from adats.models.core import checks
-from adats.models.core.types import Arm, Belief, Design, FloatArray, MetaBelief, Rng
+from adats.models.core.types import Arm, Belief, Design, FloatArray, MetaBelief, Rng, Stats
 
 Mu = FloatArray | None  # what was drawn for a task, if anything
 
@@ -29,6 +29,18 @@ class PriorSource:
     def posterior(self, meta: MetaBelief, state: TaskState) -> Belief:
         """Of theta in a task, from all data that is used."""
         return self.prior(meta, state.mu, state.design).condition(state.stats).belief
+
+    def posterior_aged(
+        self,
+        meta: MetaBelief,
+        state: TaskState,
+        stats: Stats,
+        kept: float,  # noqa: ARG002
+        weight: float,  # noqa: ARG002
+    ) -> Belief:
+        """Of theta in a task with these statistics, once what all taught has `kept` so much of its
+        weight, and the task has so much in it."""
+        return self.posterior(meta, state._replace(stats=stats))
 
     def posterior_many(self, meta: MetaBelief, rows: FloatArray) -> Any:
         """Of theta in many tasks, whose statistics are rows; None: only one by one."""
@@ -56,6 +68,11 @@ class Marginal(PriorSource):
     def posterior(self, meta: MetaBelief, state: TaskState) -> Belief:
         digest = state.digest
         return meta.posterior(state.digested(meta) if digest is None else digest)
+
+    def posterior_aged(
+        self, meta: MetaBelief, state: TaskState, stats: Stats, kept: float, weight: float
+    ) -> Belief:
+        return meta.posterior_aged(state.digested(meta), stats, kept, weight)
 
     def posterior_many(self, meta: MetaBelief, rows: FloatArray) -> Any:
         return meta.posterior_many(meta.digest_many(rows))

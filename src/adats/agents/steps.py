@@ -1,6 +1,7 @@
 """What happens to one task: it is opened, decided for, rewarded, forgotten. Nothing is changed in
 place: each step takes the task's state and the meta-belief, and gives new ones."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -22,6 +23,7 @@ from adats.models.core.frozen import fill
 from adats.models.core.names import arm_names
 from adats.models.core.types import (
     Arm,
+    Belief,
     BoolArray,
     Design,
     Digest,
@@ -109,15 +111,18 @@ class Setup:
         *,
         draws: int | None = None,
         logged: bool = False,
+        belief: Belief | None = None,
     ) -> tuple[Choice, TaskState]:
-        """A choice for a task, and its state after that; `draws` and `logged` as in `choose`."""
+        """A choice for a task, and its state after that; `draws` and `logged` as in `choose`. Where
+        its `belief` is known already, it is not worked out."""
         if state.digest is None and self.source.LEARNS:  # after a load, or with a new arm
             state = state._replace(digest=state.digested(meta))
         choice = None
         if state.asked is not None:
             choice, state = self._forced(state, rows, allowed, draws is not None)
         if choice is None:
-            belief = self.source.posterior(meta, state)
+            if belief is None:
+                belief = self.source.posterior(meta, state)
             if self.counts_pending:
                 scene = self.scene(meta, belief, state, rng, rows, horizon)
             else:
@@ -195,12 +200,13 @@ class Setup:
         pulled: Any,
         *,
         decided: bool,
+        kept: float = 1.0,
         weight: float | None = None,
         at: float = NEVER,
     ) -> tuple[TaskState, MetaBelief]:
         """New statistics, with a reward of what was pulled; was that `decided` here? Where rewards
-        age, the task has had a `weight` in what all taught, and statistics are as they weigh `at` a
-        time."""
+        age, what all taught has `kept` so much of its weight, the task has had a `weight` in it,
+        and statistics are as they weigh `at` a time."""
         rounds, pending = state.rounds, state.pending
         if self.counts_pending and not decided:
             rounds += 1
@@ -213,7 +219,7 @@ class Setup:
             if weight is None:
                 digest, meta = meta.replace_task(old, stats, arms)
             else:
-                digest, meta = meta.replace_task(old, stats, arms, weight=weight)
+                digest, meta = meta.replace_aged(old, stats, arms, kept, weight)
             stats = digest.stats
         if state.finished:
             digest = None
@@ -239,22 +245,29 @@ class Setup:
         aging, then = self.aging, state.time
         if aging is None:
             return meta, state
-        if self.source.LEARNS:
-            meta = meta.faded(aging.faded(since, now))
+        kept = aging.faded(since, now)
         if then == NEVER:
-            return meta, state
+            return meta.faded(kept) if self.source.LEARNS else meta, state
         stats, digest = self._aged(state, now), None
         if self.source.LEARNS:
             taught = state if taught is None else taught
             old, weight = taught.digested(meta), self.weight(taught, now)
-            digest, meta = meta.replace_task(old, stats, changed, weight=weight)
+            digest, meta = meta.replace_aged(old, stats, changed, kept, weight)
             stats = digest.stats
         return meta, TaskState(stats, digest, *state[2:-1], now)
 
+    def belief_at(self, meta: MetaBelief, since: float, state: TaskState, now: float) -> Belief:
+        """Of theta in a task, as what `present` gives has it; in fewer steps."""
+        aging = self.aging
+        if aging is None or state.time == NEVER:
+            return self.source.posterior(*self.present(meta, since, state, now))
+        kept, weight = aging.faded(since, now), self.weight(state, now)
+        return self.source.posterior_aged(meta, state, self._aged(state, now), kept, weight)
+
     def _aged(self, state: TaskState, at: float) -> Stats:
         """The statistics of a task as they weigh at a later time."""
-        aging, then = cast(Aging, self.aging), state.time
-        if then in (NEVER, at):
+        aging, then = self.aging, state.time
+        if aging is None or then in (NEVER, at) or aging.half_life == math.inf:
             return state.stats
         return state.stats.scaled(aging.task_weight(at - then), afresh=aging.afresh(then, at))
 
@@ -273,10 +286,10 @@ class Setup:
         be late. The meta-belief is then as it weighs at the later of `since` and `time`."""
         aging, now = cast(Aging, self.aging), max(since, time)
         stats, at = self.told(meta, state, learn, time)
-        if self.source.LEARNS:
-            meta = meta.faded(aging.faded(since, now))
-        weight = self.weight(state, now)
-        state, meta = self.learn(meta, state, stats, pulled, decided=decided, weight=weight, at=at)
+        kept, weight = aging.faded(since, now), self.weight(state, now)
+        state, meta = self.learn(
+            meta, state, stats, pulled, decided=decided, kept=kept, weight=weight, at=at
+        )
         if at < now and self.source.LEARNS:  # it is not the newest reward of all
             less = 1.0 - aging.prior_weight(now - at)
             meta = meta.absorb(-less * state.digested(meta).message)
@@ -374,6 +387,18 @@ class Setup:
             mu=self.source.grown_draw(meta, state.mu, rng),
             pending=None if state.pending is None else np.append(state.pending, 0.0),
         )
+
+
+def learned(
+    stats: Any, pulled: Any, reward: Any, pulls: Any, successes: Any, keep: float = 1.0
+) -> Any:
+    """The statistics with a reward, or with so many pulls and the sum of their rewards."""
+    if pulls is None and successes is None:
+        return stats.add(pulled, reward) if keep == 1.0 else stats.add(pulled, reward, keep=keep)
+    if reward is None and pulls is not None and successes is not None:
+        options = {} if keep == 1.0 else {"keep": keep}
+        return stats.add_counts(pulled, pulls, successes, **options)
+    raise ValueError("give a reward, or pulls and successes")
 
 
 def make_setup(

@@ -127,6 +127,21 @@ class MetaBase(ABC, Generic[S, D]):
         """The same after all messages have lost weight."""
         return self if factor == 1.0 else evolve(self, total=self.total.scaled(factor))
 
+    def replace_aged(
+        self, old: D, stats: S, changed: Iterable[int], kept: float, weight: float
+    ) -> tuple[D, Self]:
+        """`replace_task` once all messages have `kept` so much of their weight, and that of the
+        task has so much."""
+        meta = self.faded(kept)
+        if stats is old.stats and not meta.is_stale(stats):
+            return old, meta.absorb((1.0 - weight) * old.message)
+        return meta.replace_task(old, stats, changed, weight=weight)
+
+    def posterior_aged(self, old: D, stats: S, kept: float, weight: float) -> Belief:
+        """Of theta in a task whose message and statistics are `replace_aged`."""
+        digest, meta = self.replace_aged(old, stats, (), kept, weight)
+        return meta.posterior(digest)
+
     def renew(
         self, digests: Sequence[D], weights: Sequence[float] | None = None
     ) -> tuple[list[D], Self]:

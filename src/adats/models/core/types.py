@@ -176,7 +176,9 @@ class MetaBeliefOf(Protocol[S, D, B]):
     the arms that `changed`: their digest, and the belief with its message in place of the old
     one's; `replace_tasks` is the same for several. `faded` is the belief after all messages have
     lost weight; the old message of a task then has a `weight`, and with one `replace_task` takes it
-    that its pulls have lost some in all arms, besides what `changed`. `sums` is all that was
+    that its pulls have lost some in all arms, besides what `changed`. `replace_aged` is both at
+    once, where messages have `kept` so much, and `posterior_aged` the posterior after it.
+    `sums` is all that was
     absorbed, two numbers for each of a message, and `with_sums` reads it back. `share` is the part
     of each arm's variance in a new task that is due to the unknown task prior. `refit` takes the
     statistics and the design of every task, for models that learn their spreads from all of them
@@ -227,6 +229,10 @@ class MetaBeliefOf(Protocol[S, D, B]):
         self, changes: Sequence[tuple[D, S, Collection[int]]]
     ) -> tuple[list[D], Self]: ...
     def faded(self, factor: float) -> Self: ...
+    def replace_aged(
+        self, old: D, stats: S, changed: Iterable[int], kept: float, weight: float
+    ) -> tuple[D, Self]: ...
+    def posterior_aged(self, old: D, stats: S, kept: float, weight: float) -> B: ...
     @property
     def generation(self) -> int: ...
     def at_generation(self, number: int) -> Self | None: ...

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from adats.models.core import checks
 from adats.models.core.errors import InvalidValue
-from adats.models.core.frozen import FieldOf, fill, put, unchecked
+from adats.models.core.frozen import FieldOf, evolve, fill, put, unchecked
 from adats.models.core.linalg import part_of
 from adats.models.core.many import summed
 from adats.models.core.meta import MetaBase
@@ -19,7 +19,7 @@ from adats.models.core.registry import register
 from adats.models.core.stats import ArmStats
 from adats.models.core.sums import Sum, swapped
 from adats.models.core.types import Arm, Design, FloatArray, JsonDict, N, Rng
-from adats.models.gaussian.belief import LOG_2PI, GaussianArms
+from adats.models.gaussian.belief import LOG_2PI, GaussianArms, posterior_of_arm
 
 NEGATIVE = "a negative number of pulls: more was taken out than put in"
 
@@ -194,9 +194,14 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
         known = self._known_mu
         if known is None:
             m, h, _ = self.total.value().reshape(3, -1)
-            known = meta_posterior(self.scales.meta_mean, self.scales.meta_variance, m, h)
+            known = self._mu_of(m, h)
             put(self, "_known_mu", known)
         return known
+
+    def _mu_of(self, m: FloatArray, h: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The same of other sums. M below 0 is round-off, of a message that went out."""
+        scales = self.scales
+        return meta_posterior(scales.meta_mean, scales.meta_variance, np.maximum(m, 0.0), h)
 
     @property
     def mean(self) -> FloatArray:
@@ -244,14 +249,25 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
         *,
         weight: float | None = None,
     ) -> tuple[GaussianDigest, Self]:
-        """All arms together, if all have lost weight."""
-        if weight is None:
-            digests, meta = self.replace_tasks(((old, stats, changed),))
-            return digests[0], meta
+        if weight is not None:
+            return self.replace_aged(old, stats, changed, 1.0, weight)
+        digests, meta = self.replace_tasks(((old, stats, changed),))
+        return digests[0], meta
+
+    def replace_aged(
+        self,
+        old: GaussianDigest,
+        stats: ArmStats,
+        changed: Iterable[int],
+        kept: float,
+        weight: float,
+    ) -> tuple[GaussianDigest, Self]:
+        """All arms together, for all have lost weight."""
+        del changed
         m, h, grown, base, fit = arm_digest(*stats.table, *self.scales.constants)
         message = np.concatenate([m, h, -0.5 * (base + np.log(grown) + fit)])
-        more = self.absorb(message - weight * old.message)
-        return GaussianDigest(stats, message, 1.0 / grown), more
+        total = self.total.scaled(kept).add(message - weight * old.message)
+        return GaussianDigest(stats, message, 1.0 / grown), evolve(self, total=total)
 
     def replace_tasks(
         self, changes: Sequence[tuple[GaussianDigest, ArmStats, Iterable[int]]]
@@ -307,6 +323,19 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
         spread = keep * (scales.task_variance + keep * variance)
         return GaussianArms.of(mean, np.sqrt(spread), scales.noise)
 
+    def posterior_aged(
+        self, old: GaussianDigest, stats: ArmStats, kept: float, weight: float
+    ) -> GaussianArms:
+        """From what the others say, and then the task's own pulls: no sum is made."""
+        scales = self.scales
+        others = kept * self.total.high - weight * old.message + kept * self.total.low
+        m, h, _ = others.reshape(3, -1)
+        mu, variance = self._mu_of(m, h)
+        variance += scales.task_variance
+        count, total, _ = stats.table
+        mean, keep = posterior_of_arm(mu, variance * scales.constants[2], count, total)
+        return GaussianArms.of(mean, np.sqrt(keep * variance), scales.noise)
+
     def digest_many(self, rows: FloatArray, *, kept: bool = True) -> GaussianDigests:  # noqa: ARG002
         if (rows[:, : self.n_arms] < 0).any():
             raise ValueError(NEGATIVE)
@@ -318,8 +347,7 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
 
     def posterior_apart_many(self, digests: GaussianDigests, changes: FloatArray) -> GaussianArms:
         m, h, _ = np.split(self.total.value() + changes, 3, axis=1)
-        mu = meta_posterior(self.scales.meta_mean, self.scales.meta_variance, m, h)
-        return self.with_sum(self.total, *mu).posterior_many(digests)
+        return self.with_sum(self.total, *self._mu_of(m, h)).posterior_many(digests)
 
     def sample(self, rng: Rng) -> FloatArray:
         mean, variance = self._mu
