@@ -277,6 +277,23 @@ def test_a_task_weighs_less_for_others_and_not_for_itself(local):
     assert (after.mean, after.scale) == pytest.approx((0.0, 1.25**0.5), abs=1e-9)
 
 
+def test_a_wild_reward_that_is_replaced_leaves_the_time_of_its_task(tmp_path):
+    """A later decision to pull no arm has no reward, so it has no say in that time."""
+    local = Local(tmp_path / "x.db")
+    given = {"mean": [1.0, -9.0, -9.0], "scale": 0.5, "task_scale": 0.5}
+    more = {"prior": {"given": given}, "several": "last", "seed": 1}
+    local.put("x", CASES["semi-bandit, aging"].spec | more)
+    assert local.decide("x", DecisionRequest("t", "first")).action == ["a"]
+    local.reward("x", RewardRequest("first", [-30.0]))
+    local.clock.time += 2.0
+    assert local.decide("x", DecisionRequest("t", "none")).action == []
+    for reward in (1e12, 0.5):
+        local.reward("x", RewardRequest("first", [reward]))
+    now = local.clock.time
+    local.close()
+    check_beliefs(tmp_path / "x.db", now)
+
+
 def test_tasks_that_weigh_nothing_are_not_worked_out_again(tmp_path, monkeypatch):
     """Of clicks: others have their turn. What is left of them stays in the sum."""
     monkeypatch.setattr(anchors, "FEW_REWARDS", 0.0)

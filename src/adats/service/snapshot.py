@@ -375,7 +375,7 @@ class Snapshot(NamedTuple):
         """A task whose `last` reward took the place of another: as all its decisions tell."""
         again = self.blank_of(state.design)
         for row in rows:
-            if row.counted is not None:
+            if row.counted not in (None, []):  # a reward of no arms has no time either
                 stats, time = self._told(again, row, row.counted, row.time)
                 again = again._replace(stats=stats, time=time)
         what = last._replace(stats=again.stats.flat().tobytes())

@@ -104,9 +104,8 @@ class MetaBase(ABC, Generic[S, D]):
         """
         del changed
         new = self._digest_anew(old, stats)
-        if weight is not None:
-            return new, self.absorb(new.message - weight * old.message)
-        return new, evolve(self, total=self.total.swap(old.message, new.message))
+        said = old.message if weight is None else weight * old.message
+        return new, evolve(self, total=self.total.swap(said, new.message))
 
     def _digest_anew(self, old: D, stats: S) -> D:
         """Of the task that `old` is of, with other statistics."""

@@ -266,7 +266,7 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
         del changed
         m, h, grown, base, fit = arm_digest(*stats.table, *self.scales.constants)
         message = np.concatenate([m, h, -0.5 * (base + np.log(grown) + fit)])
-        total = self.total.scaled(kept).add(message - weight * old.message)
+        total = self.total.scaled(kept).swap(weight * old.message, message)
         return GaussianDigest(stats, message, 1.0 / grown), evolve(self, total=total)
 
     def replace_tasks(

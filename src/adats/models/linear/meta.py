@@ -312,9 +312,8 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
         del changed
         own = old.design
         new = self.digest(stats, design=None if own is self.parts.design else own)
-        if weight is not None:
-            return new, self.absorb(new.message - weight * old.message)
-        return new, evolve(self, total=self.total.swap(old.message, new.message))
+        said = old.message if weight is None else weight * old.message
+        return new, evolve(self, total=self.total.swap(said, new.message))
 
     def log_evidence(self) -> float:
         """Log density of all absorbed rewards, mu integrated out."""
