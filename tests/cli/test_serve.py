@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from functools import partial
 
 import pytest
 
@@ -77,7 +78,8 @@ def test_outside_loopback_it_needs_keys(tmp_path):
 def test_a_signal_stops_it_well(tmp_path, number, code, last):
     environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"}
     db = tmp_path / "x.db"
-    with served.process(db, env=environment) as service:
+    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a shell's background ignores it
+    with served.process(db, env=environment, preexec_fn=heard) as service:
         assert served.call(f"{service.url}/v1/experiments/x", "PUT", served.GAUSSIAN)[0] == 201
         with adats.Client(service.url, "x") as client:
             client.tell(client.ask("ann"), reward=1.0)

@@ -193,13 +193,14 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
         """Mean and variance of the meta-posterior, with the sums in covariance form."""
         known = self._known_mu
         if known is None:
-            m, h, _ = self.total.value().reshape(3, -1)
-            known = self._mu_of(m, h)
+            scales, (m, h, _) = self.scales, self.total.value().reshape(3, -1)
+            m = np.where(m * scales.meta_variance > -1.0, m, 0.0)  # less is round-off
+            known = meta_posterior(scales.meta_mean, scales.meta_variance, m, h)
             put(self, "_known_mu", known)
         return known
 
-    def _mu_of(self, m: FloatArray, h: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The same of other sums. M below 0 is round-off, of a message that went out."""
+    def _mu_of_others(self, m: FloatArray, h: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The same where a message has gone out that had lost weight: M below 0 is round-off."""
         scales = self.scales
         return meta_posterior(scales.meta_mean, scales.meta_variance, np.maximum(m, 0.0), h)
 
@@ -330,7 +331,7 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
         scales = self.scales
         others = kept * self.total.high - weight * old.message + kept * self.total.low
         m, h, _ = others.reshape(3, -1)
-        mu, variance = self._mu_of(m, h)
+        mu, variance = self._mu_of_others(m, h)
         variance += scales.task_variance
         count, total, _ = stats.table
         mean, keep = posterior_of_arm(mu, variance * scales.constants[2], count, total)
@@ -347,7 +348,7 @@ class GaussianMeta(MetaBase[ArmStats, GaussianDigest]):
 
     def posterior_apart_many(self, digests: GaussianDigests, changes: FloatArray) -> GaussianArms:
         m, h, _ = np.split(self.total.value() + changes, 3, axis=1)
-        return self.with_sum(self.total, *self._mu_of(m, h)).posterior_many(digests)
+        return self.with_sum(self.total, *self._mu_of_others(m, h)).posterior_many(digests)
 
     def sample(self, rng: Rng) -> FloatArray:
         mean, variance = self._mu
