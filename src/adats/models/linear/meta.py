@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple, Self
 
@@ -301,19 +301,9 @@ class LinearMeta(MetaBase[LinearStats, LinearDigest]):
         fit = float(moments[-1, -1]) * precision - float(xy.dot(own))
         return _Undesigned(m, h, -0.5 * fit - linalg.log_det(lower), keep, own, half.T)
 
-    def replace_task(
-        self,
-        old: LinearDigest,
-        stats: LinearStats,
-        changed: Iterable[int],
-        *,
-        weight: float | None = None,
-    ) -> tuple[LinearDigest, Self]:
-        del changed
+    def _digest_anew(self, old: LinearDigest, stats: LinearStats) -> LinearDigest:
         own = old.design
-        new = self.digest(stats, design=None if own is self.parts.design else own)
-        said = old.message if weight is None else weight * old.message
-        return new, evolve(self, total=self.total.swap(said, new.message))
+        return self.digest(stats, design=None if own is self.parts.design else own)
 
     def log_evidence(self) -> float:
         """Log density of all absorbed rewards, mu integrated out."""
